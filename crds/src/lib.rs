@@ -1,0 +1,23 @@
+//! What operator, gateway and people agree on: the four resources, their names, conditions and keys.
+//!
+//! Nothing here talks to a cluster, reads a clock, takes randomness or is async.
+
+#![allow(
+    unreachable_pub,
+    reason = "the derive macros repeat the structs in modules of their own"
+)]
+
+pub mod agent;
+pub mod conditions;
+pub mod fields;
+pub mod key;
+pub mod names;
+pub mod report;
+pub mod tool_grant;
+pub mod tool_source;
+pub mod workspace;
+
+pub use agent::{Agent, AgentSpec, AgentState, AgentStatus};
+pub use tool_grant::{ToolGrant, ToolGrantSpec, ToolGrantStatus};
+pub use tool_source::{ToolSource, ToolSourceSpec, ToolSourceStatus};
+pub use workspace::{Workspace, WorkspaceSpec, WorkspaceStatus};

@@ -1,0 +1,57 @@
+//! What a gateway pod tells the operator over the internal port.
+//!
+//! `GET /internal/report?since=<revision>` with `Authorization: Bearer <internal-token>` waits up to 25 s until
+//! something differs from `since`, then answers with the whole [`Report`] as JSON.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Path of the long poll on the internal port.
+pub const PATH: &str = "/internal/report";
+/// How long the gateway holds a poll when there is nothing new, in seconds.
+pub const HOLD_SECONDS: u64 = 25;
+
+/// Everything a gateway replica serves right now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// Changes with every change of this report; meaningless across restarts of the gateway.
+    pub revision: u64,
+    /// By Agent UID.
+    pub agents: BTreeMap<String, AgentReport>,
+    /// By Workspace UID: the generation that this replica serves.
+    pub workspaces: BTreeMap<String, i64>,
+    /// By ToolGrant UID: the generation that this replica serves.
+    pub grants: BTreeMap<String, i64>,
+}
+
+/// What a gateway replica serves of one Agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentReport {
+    /// `metadata.generation` that the replica serves.
+    pub generation: i64,
+    /// `status.keyRevision` that the replica accepts keys of.
+    pub key_revision: i64,
+    /// How many tools the agent's list has.
+    pub listed: i64,
+    /// How many entries of `spec.tools` name nothing.
+    pub unresolved_count: i64,
+    /// The first 32 of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unresolved: Vec<Unresolved>,
+}
+
+/// An entry of `spec.tools` that names nothing which can be served.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Unresolved {
+    /// The entry as written.
+    pub entry: String,
+    /// A fact in PascalCase, for example `NoSuchTool`.
+    pub reason: String,
+    /// What is wrong and what to write instead.
+    pub message: String,
+}

@@ -1,0 +1,77 @@
+//! ToolGrant: who may use what.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::fields::{Conditions, LocalRef};
+
+/// Which agents may use which tools.
+#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[kube(
+    group = "chandlery.dev",
+    version = "v1alpha1",
+    kind = "ToolGrant",
+    namespaced,
+    status = "ToolGrantStatus",
+    derive = "PartialEq",
+    shortname = "chg",
+    category = "chandlery",
+    doc = "A grant: which agents of a Workspace may use which tools.",
+    selectable = ".spec.workspaceRef.name",
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
+    printcolumn(name = "Workspace", type_ = "string", json_path = ".spec.workspaceRef.name"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
+    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self.metadata.name.size() <= 63")
+        .message("name a ToolGrant with at most 63 lower-case letters, digits and hyphens (no dots)"),
+    cel
+)]
+#[x_kube(validation = Rule::new("self.workspaceRef.name == oldSelf.workspaceRef.name")
+    .message("workspaceRef is immutable: make another ToolGrant instead").field_path(".workspaceRef"))]
+#[serde(rename_all = "camelCase")]
+pub struct ToolGrantSpec {
+    /// The Workspace whose agents this grant is about. Immutable.
+    pub workspace_ref: LocalRef,
+    /// Which of its agents.
+    pub agents: AgentsSpec,
+    /// What they may use: `<source>/<operation>`, and globs of it (`crm/*`).
+    #[schemars(length(min = 1, max = 512), inner(length(min = 1, max = 200)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub tools: Vec<String>,
+}
+
+/// Which agents a grant is about.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[x_kube(validation = Rule::new("(has(self.names) ? 1 : 0) + (has(self.selector) ? 1 : 0) + (has(self.all) ? 1 : 0) == 1")
+    .message("write exactly one of: names, selector, all"))]
+#[serde(rename_all = "camelCase")]
+pub struct AgentsSpec {
+    /// Agents by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 256), inner(length(min = 1, max = 63)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub names: Option<Vec<String>>,
+    /// Agents by their labels.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub selector: Option<LabelSelector>,
+    /// Every agent of the Workspace; the only value is true.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self").message("write all: true, or name the agents"))]
+    pub all: Option<bool>,
+}
+
+/// What the operator found.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolGrantStatus {
+    /// The `metadata.generation` that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// Ready, ResolvedRefs, Served, and Reconciling or Stalled while something is open or wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Conditions,
+}

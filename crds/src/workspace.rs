@@ -1,0 +1,235 @@
+//! Workspace: where agents and people work. One without `accountRef` is an account and has a gateway.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{
+    LocalObjectReference, ResourceRequirements, Toleration, TopologySpreadConstraint,
+};
+use k8s_openapi::api::networking::v1::NetworkPolicyPeer;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::fields::{Binding, Conditions, Duration, KeyStatus, LocalRef, SecretSource};
+
+/// Where agents and people work.
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[kube(
+    group = "chandlery.dev",
+    version = "v1alpha1",
+    kind = "Workspace",
+    namespaced,
+    status = "WorkspaceStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    shortname = "chw",
+    category = "chandlery",
+    doc = "A workspace: where agents and people work. One without accountRef is an account and gets a gateway.",
+    selectable = ".spec.accountRef.name",
+    printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
+    printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
+    printcolumn(name = "Account", type_ = "string", json_path = ".spec.accountRef.name"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Title", type_ = "string", json_path = ".spec.title", priority = 1),
+    printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
+    validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self.metadata.name.size() <= 40")
+        .message("name a Workspace with at most 40 lower-case letters, digits and hyphens (no dots)"),
+    validation = Rule::new("!has(self.spec.accountRef) || self.spec.accountRef.name != self.metadata.name")
+        .message("accountRef names this Workspace itself: leave it out to make the Workspace an account"),
+    cel
+)]
+#[x_kube(validation = Rule::new("has(self.accountRef) == has(oldSelf.accountRef) && (!has(self.accountRef) || self.accountRef.name == oldSelf.accountRef.name)")
+    .message("accountRef is immutable, and so is leaving it out: make another Workspace instead"))]
+#[x_kube(validation = Rule::new("!has(self.accountRef) || (!has(self.gateway) && !has(self.store))")
+    .message("gateway and store belong on the account: remove them here, or remove accountRef"))]
+#[x_kube(validation = Rule::new("!has(self.gateway) || !has(self.gateway.replicas) || self.gateway.replicas <= 1 || (has(self.store) && has(self.store.postgres))")
+    .message("more than one replica needs store.postgres").field_path(".gateway"))]
+#[x_kube(validation = Rule::new("(has(self.store) && has(self.store.postgres)) == (has(oldSelf.store) && has(oldSelf.store.postgres))")
+    .message("the kind of store is immutable: make a new Workspace and move the data"))]
+#[serde(rename_all = "camelCase")]
+pub struct WorkspaceSpec {
+    /// Name for people, at most 128 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    pub title: Option<String>,
+    /// What agents are here to do, in Markdown, at most 16,384 characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16384))]
+    pub mission: Option<String>,
+    /// The Workspace whose gateway and store serve this one. Left out: this Workspace is an account. Immutable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account_ref: Option<LocalRef>,
+    /// How the account's gateway runs. Only on an account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gateway: Option<GatewaySpec>,
+    /// Where the account keeps its data. Only on an account. Default: `sqlite` of 1Gi.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreSpec>,
+}
+
+impl WorkspaceSpec {
+    /// Name of the account that serves this Workspace, itself included.
+    pub fn account<'a>(&'a self, name: &'a str) -> &'a str {
+        self.account_ref
+            .as_ref()
+            .map_or(name, |account| &account.name)
+    }
+}
+
+/// How an account's gateway runs.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewaySpec {
+    /// How many pods serve, 1 to 32. More than one needs `store.postgres`. Default: 1.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 32))]
+    pub replicas: i32,
+    /// CPU and memory of the gateway's container.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+    /// Host names that clients use besides those of the Service, without scheme or port.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(
+        length(max = 32),
+        inner(
+            length(min = 1, max = 253),
+            regex(
+                pattern = r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+            )
+        )
+    )]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub hostnames: Vec<String>,
+    /// Which pods may reach the gateway, as NetworkPolicy peers. Left out: every pod of this namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub allowed_from: Option<Vec<NetworkPolicyPeer>>,
+    /// Networks that the gateway may reach besides cluster DNS and the API server: its database, say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 64)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    #[x_kube(validation = Rule::new("self.all(network, isCIDR(network))").message("write each network as a CIDR, such as 10.20.0.0/16"))]
+    pub egress_cidrs: Vec<String>,
+    /// How long a gateway that cannot reach the API server goes on serving what it knew. Default: without limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('10s')")
+        .message("write a duration of at least ten seconds with its unit, such as 30m"))]
+    pub max_config_staleness: Option<Duration>,
+    /// Image of the gateway. Default: the one that came with the operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
+    pub image: Option<String>,
+    /// Secrets to pull the image with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub image_pull_secrets: Vec<LocalObjectReference>,
+    /// PriorityClass of the pods.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub priority_class_name: Option<String>,
+    /// How pods spread over nodes and zones.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
+    /// Taints that the pods tolerate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    pub tolerations: Vec<Toleration>,
+    /// Labels of the nodes to run on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 32))]
+    pub node_selector: BTreeMap<String, String>,
+}
+
+fn one() -> i32 {
+    1
+}
+
+/// Where an account keeps its data.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[x_kube(validation = Rule::new("has(self.sqlite) != has(self.postgres)").message("write exactly one of: sqlite, postgres"))]
+#[serde(rename_all = "camelCase")]
+pub struct StoreSpec {
+    /// A SQLite file on a volume of its own; one replica.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sqlite: Option<SqliteSpec>,
+    /// A PostgreSQL database of yours.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub postgres: Option<PostgresSpec>,
+    /// What becomes of the volume claim when the Workspace is deleted. Retain: a new Workspace of that name finds
+    /// its data. Default: Retain.
+    #[serde(default)]
+    pub deletion_policy: DeletionPolicy,
+}
+
+/// A SQLite file on a volume.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[x_kube(validation = Rule::new("self.size == oldSelf.size || quantity(self.size).compareTo(quantity(oldSelf.size)) > 0")
+    .message("a volume can grow but not shrink").field_path(".size"))]
+#[x_kube(validation = Rule::new("has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)")
+    .message("storageClassName is immutable").field_path(".storageClassName"))]
+#[serde(rename_all = "camelCase")]
+pub struct SqliteSpec {
+    /// Size of the volume, such as 10Gi. It can grow but not shrink. Default: 1Gi.
+    #[serde(default = "gibibyte")]
+    #[schemars(length(min = 1, max = 32))]
+    #[x_kube(validation = Rule::new("isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))").message("write a size such as 10Gi"))]
+    pub size: String,
+    /// StorageClass of the claim. Default: the cluster's. Immutable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub storage_class_name: Option<String>,
+}
+
+fn gibibyte() -> String {
+    "1Gi".to_owned()
+}
+
+impl Default for SqliteSpec {
+    fn default() -> Self {
+        Self {
+            size: gibibyte(),
+            storage_class_name: None,
+        }
+    }
+}
+
+/// A PostgreSQL database.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PostgresSpec {
+    /// Where the URL `postgres://user:password@host:5432/database` lies.
+    pub url_from: SecretSource,
+}
+
+/// What becomes of the volume claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum DeletionPolicy {
+    #[default]
+    Retain,
+    Delete,
+}
+
+/// What the operator found and did. Nobody else may write it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkspaceStatus {
+    /// The `metadata.generation` that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The Secret with the Workspace's key (Service Binding).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binding: Option<Binding>,
+    /// Digests of the Workspace's keys.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub keys: Vec<KeyStatus>,
+    /// Ready, StoreReady, GatewayReady, and Reconciling or Stalled while something is open or wrong.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Conditions,
+}

@@ -1,0 +1,110 @@
+//! What a tool family is: a few tools that belong together, and how calls of them run.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use crate::directory::Agent;
+use crate::gate::Permit;
+use crate::tool::{Output, Tool, ToolError};
+
+/// A tool family. Adding one is a folder under `families/` and a line in `families/mod.rs`.
+pub trait Family: Send + Sync + 'static {
+    /// The tools, in the order in which they are listed. Asked once, at start.
+    fn tools(&self) -> Vec<Tool>;
+
+    /// Names that are answered but not listed, each with the tool that answers and how its arguments are rewritten.
+    fn aliases(&self) -> Vec<Alias> {
+        Vec::new()
+    }
+
+    /// Runs a call that the gate has permitted.
+    ///
+    /// Dropping the future, or `call.cancelled`, ends a call that reads; a call that writes runs to its end.
+    fn call<'a>(
+        &'a self,
+        permit: &'a Permit<'a>,
+        call: Call<'a>,
+    ) -> BoxFuture<'a, Result<Output, ToolError>>;
+
+    /// Which of the protocol's other features the family has.
+    fn features(&self) -> Features {
+        Features::default()
+    }
+
+    /// Answers a request of [`Family::features`] (`resources/…`, `prompts/…`, `completion/complete`, …), JSON in and out.
+    fn request<'a>(
+        &'a self,
+        agent: &'a Arc<Agent>,
+        method: &'a str,
+        params: Value,
+        client: &'a dyn Client,
+    ) -> BoxFuture<'a, Result<Value, RpcError>> {
+        let _ = (agent, params, client);
+        Box::pin(async move {
+            Err(RpcError {
+                code: -32601,
+                message: format!("Method not found: {method}"),
+                data: None,
+            })
+        })
+    }
+}
+
+/// An older name of a tool.
+#[derive(Clone, Copy)]
+pub struct Alias {
+    pub name: &'static str,
+    /// Listed name of the tool that answers.
+    pub tool: &'static str,
+    /// From the older tool's arguments to the tool's; a refusal is an error result.
+    pub rewrite: fn(&RawValue) -> Result<Box<RawValue>, ToolError>,
+}
+
+/// One call, as a family gets it.
+pub struct Call<'a> {
+    /// A JSON object; `{}` when the client sent none.
+    pub arguments: &'a RawValue,
+    /// Tells callers under one key apart: the older era's session, or `_meta["chandlery.dev/worker"]`.
+    pub worker: Option<&'a str>,
+    /// The client at the other end.
+    pub client: &'a dyn Client,
+    pub cancelled: CancellationToken,
+}
+
+/// The client of a running call. On the fast lane nothing of this can be used: see [`Tool::interactive`].
+pub trait Client: Send + Sync {
+    /// Revision of the protocol that the request speaks.
+    fn protocol_version(&self) -> &str;
+    /// The client's declared capabilities, as JSON.
+    fn capabilities(&self) -> Value;
+    /// The progress token of the request.
+    fn progress_token(&self) -> Option<Value>;
+    /// `inputResponses` and `requestState` of a request that was asked before, as they came.
+    fn retry(&self) -> Option<Value>;
+    /// Sends a notification on this request's stream.
+    fn notify(&self, method: &str, params: Value) -> BoxFuture<'_, Result<(), RpcError>>;
+    /// Asks the client and waits for its answer (older eras only).
+    fn request(&self, method: &str, params: Value) -> BoxFuture<'_, Result<Value, RpcError>>;
+}
+
+/// Features of the protocol besides tools.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    pub resources: bool,
+    pub subscriptions: bool,
+    pub prompts: bool,
+    pub completions: bool,
+    pub logging: bool,
+}
+
+/// A JSON-RPC error.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RpcError {
+    pub code: i32,
+    pub message: String,
+    pub data: Option<Value>,
+}

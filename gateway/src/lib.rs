@@ -1,0 +1,23 @@
+//! The gateway: MCP to agents, from the resources of `chandlery-crds` and a store.
+//!
+//! An arrow may only point left:
+//! `tool ← { directory, store, gate, auth } ← family ← { families, catalog, audit } ← pipeline ← http ← app ← main`.
+
+pub mod tool;
+
+pub mod auth;
+pub mod directory;
+pub mod gate;
+pub mod store;
+
+pub mod family;
+
+pub mod audit;
+pub mod catalog;
+pub mod families;
+
+pub mod pipeline;
+
+pub mod http;
+
+pub mod app;

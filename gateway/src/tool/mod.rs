@@ -1,0 +1,120 @@
+//! What a tool is and what a call of one gives back. Knows nothing of any other module.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+/// A tool as it is listed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tool {
+    /// At most 64 characters of `[A-Za-z0-9_-]`, unique in an agent's list.
+    pub name: Cow<'static, str>,
+    pub title: Cow<'static, str>,
+    pub description: Cow<'static, str>,
+    /// JSON Schema 2020-12 of the arguments; always of type object.
+    pub input_schema: Map<String, Value>,
+    pub effect: Effect,
+    /// What decides whether an agent has it.
+    pub served: Served,
+    /// The tool talks to the client while it runs (progress, questions, log messages).
+    pub interactive: bool,
+}
+
+/// What a call does to the world; becomes the tool's annotations and decides when its audit row is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    Reads,
+    /// Adds, or changes so that repeating it changes nothing more.
+    Writes {
+        idempotent: bool,
+    },
+    Destroys {
+        idempotent: bool,
+    },
+}
+
+/// What decides whether an agent has a tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// Every deployed agent has it.
+    Always,
+    /// `spec.workspaceToolsEnabled`.
+    WorkspaceTools,
+    /// An entry of `spec.tools` names it.
+    Entry,
+}
+
+/// What a call gives back when it worked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    Text(String),
+    /// A JSON value and the text that says the same.
+    Structured {
+        text: String,
+        value: Value,
+    },
+    /// A whole `tools/call` result, passed on as it is.
+    Raw(Value),
+}
+
+/// A call that did not work, in words for the agent: what was wrong and what to do instead.
+///
+/// Becomes a result with `isError`, never a protocol error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolError {
+    pub kind: ErrorKind,
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The arguments were wrong; nothing was done.
+    Arguments,
+    /// The call was understood and refused; nothing was done.
+    Refused,
+    /// Something of ours or upstream failed; calling again may work.
+    Unavailable,
+}
+
+impl ErrorKind {
+    /// The outcome that audit rows, logs and metrics name.
+    pub fn outcome(self) -> &'static str {
+        match self {
+            Self::Arguments => "bad_arguments",
+            Self::Refused => "refused",
+            Self::Unavailable => "failed",
+        }
+    }
+}
+
+impl ToolError {
+    pub fn arguments(message: impl Into<String>) -> Self {
+        Self {
+            kind: ErrorKind::Arguments,
+            message: message.into(),
+        }
+    }
+
+    pub fn refused(message: impl Into<String>) -> Self {
+        Self {
+            kind: ErrorKind::Refused,
+            message: message.into(),
+        }
+    }
+
+    pub fn unavailable(message: impl Into<String>) -> Self {
+        Self {
+            kind: ErrorKind::Unavailable,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ToolError {}
