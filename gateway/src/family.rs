@@ -16,6 +16,11 @@ pub trait Family: Send + Sync + 'static {
     /// The tools, in the order in which they are listed. Asked once, at start.
     fn tools(&self) -> Vec<Tool>;
 
+    /// What an agent that has any of the tools should know before its first call: one or two sentences.
+    fn instructions(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Names that are answered but not listed, each with the tool that answers and how its arguments are rewritten.
     fn aliases(&self) -> Vec<Alias> {
         Vec::new()

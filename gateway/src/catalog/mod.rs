@@ -24,6 +24,8 @@ pub struct Catalog {
     agent: Arc<Agent>,
     /// In list order.
     pub tools: Vec<Arc<Tool>>,
+    /// What the families of these tools tell an agent at the start, a paragraph each.
+    pub instructions: String,
     pub unresolved: Vec<Unresolved>,
 }
 
@@ -138,11 +140,18 @@ impl Catalogs {
 
 impl Catalog {
     fn new(registry: &Registry, agent: Arc<Agent>) -> Self {
-        let tools = registry
-            .tools()
-            .filter(|tool| gate::visible(&agent, tool))
+        let (tools, mut families): (Vec<_>, Vec<_>) = registry
+            .tools
+            .iter()
+            .filter(|(tool, _)| gate::visible(&agent, tool))
             .cloned()
-            .collect();
+            .unzip();
+        families.dedup();
+        let instructions = families
+            .into_iter()
+            .filter_map(|family| registry.families[family].instructions())
+            .collect::<Vec<_>>()
+            .join("\n\n");
         let unresolved = agent
             .spec
             .tools
@@ -152,6 +161,7 @@ impl Catalog {
         Self {
             agent,
             tools,
+            instructions,
             unresolved,
         }
     }
