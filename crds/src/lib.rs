@@ -9,10 +9,13 @@
 
 pub mod agent;
 pub mod conditions;
+pub mod crd;
 pub mod fields;
 pub mod key;
+pub mod manifest;
 pub mod names;
 pub mod report;
+pub mod schema;
 pub mod tool_grant;
 pub mod tool_source;
 pub mod workspace;

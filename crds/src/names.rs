@@ -54,6 +54,15 @@ pub mod binding_secret {
     pub const MCP_JSON: &str = "mcp.json";
 }
 
+/// Whether `name` is a DNS label: 1 to 63 lower-case letters, digits and inner hyphens.
+pub fn is_dns_label(name: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    (1..=63).contains(&name.len())
+        && name.bytes().all(is_inner)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
 /// Id of an agent: `<namespace>.<name>`. Both parts are DNS labels, so the id splits at its one dot.
 pub fn agent_id(namespace: &str, name: &str) -> String {
     format!("{namespace}.{name}")

@@ -5,9 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use chandlery_crds::{Agent, ToolGrant, ToolSource, Workspace};
+use chandlery_crds::crd::Kind;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt as _;
 
 fn main() -> std::io::Result<()> {
     let root = env::args_os().nth(1).map_or_else(repository, PathBuf::from);
@@ -27,12 +26,7 @@ fn repository() -> PathBuf {
 /// Every generated file: its path in the repository, and its text.
 fn files() -> Vec<(PathBuf, String)> {
     let chart = Path::new("charts/chandlery-crds");
-    let crds = [
-        Workspace::crd(),
-        Agent::crd(),
-        ToolSource::crd(),
-        ToolGrant::crd(),
-    ];
+    let crds = Kind::ALL.map(Kind::crd);
     let mut files = vec![
         (
             chart.join("Chart.yaml"),
