@@ -573,9 +573,7 @@ mod tests {
     fn text_that_is_no_yaml_is_reported_with_its_line() {
         check(
             "a: b\nc: [\nd: e\n",
-            expect_test::expect![
-                "problem f.yaml:2: cannot be read as YAML: unclosed bracket '['"
-            ],
+            expect_test::expect!["problem f.yaml:2: cannot be read as YAML: unclosed bracket '['"],
         );
         check(
             "a: b\na: c\n",
