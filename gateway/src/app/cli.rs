@@ -1,0 +1,80 @@
+//! The command line. Each subcommand is one function; bad input ends with one sentence and exit code 2.
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use chandlery_crds::key::Key;
+use clap::{Parser, Subcommand};
+
+use super::settings::{ServeArgs, Settings};
+use super::{lint, probe};
+
+/// Outfits agents: their own endpoint, their own key, exactly the tools their manifest allows.
+#[derive(Parser)]
+#[command(name = "chandlery", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve MCP to agents, from a folder of manifests or from Kubernetes.
+    Serve(Box<ServeArgs>),
+    /// Say what is wrong with manifests, without a cluster.
+    Lint(lint::Args),
+    /// Make keys.
+    #[command(subcommand)]
+    Key(KeyCommand),
+    /// Ask a URL once; exit code 0 when it answers.
+    Probe(probe::Args),
+}
+
+#[derive(Subcommand)]
+enum KeyCommand {
+    /// Print a new key, for a Secret that an Agent names in key.existingSecretRef.
+    New,
+}
+
+/// The program.
+pub fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve(args) => match Settings::try_from(*args) {
+            Ok(_settings) => ExitCode::SUCCESS,
+            Err(error) => usage(error),
+        },
+        Command::Lint(args) => lint::run(args),
+        Command::Key(KeyCommand::New) => new_key(),
+        Command::Probe(args) => probe::run(args),
+    }
+}
+
+fn new_key() -> ExitCode {
+    let mut random = [0; 32];
+    if let Err(error) = getrandom::fill(&mut random) {
+        return fail(format_args!("no randomness from the system: {error}"));
+    }
+    print(Key::from_random(random).expose())
+}
+
+/// Prints a line; a reader that has gone away is no failure.
+pub(super) fn print(line: impl Display) -> ExitCode {
+    match writeln!(io::stdout().lock(), "{line}") {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Ends a command that was understood and did not work.
+pub(super) fn fail(error: impl Display) -> ExitCode {
+    let _ = writeln!(io::stderr().lock(), "chandlery: {error}");
+    ExitCode::FAILURE
+}
+
+/// Ends a command that was not written right.
+pub(super) fn usage(error: impl Display) -> ExitCode {
+    let _ = writeln!(io::stderr().lock(), "chandlery: {error}");
+    ExitCode::from(2)
+}

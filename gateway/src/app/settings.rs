@@ -1,0 +1,168 @@
+//! What `chandlery serve` runs with: flags and environment, checked once. Nothing else reads the environment.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use chandlery_crds::fields;
+use chandlery_crds::names;
+use clap::ValueEnum;
+use secrecy::SecretString;
+
+/// Flags of `chandlery serve`.
+#[derive(clap::Args)]
+pub(super) struct ServeArgs {
+    /// Serve the manifests of this folder (*.yaml, *.yml, *.json), without Kubernetes.
+    #[arg(long, value_name = "DIR", required_unless_present = "account", conflicts_with_all = ["account", "internal", "keys"])]
+    manifests: Option<PathBuf>,
+    /// Serve the account <NAMESPACE>/<NAME>, a Workspace of the cluster that this pod runs in.
+    #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account, requires_all = ["internal", "keys"])]
+    account: Option<AccountName>,
+    /// Folder of the SQLite store; without Kubernetes also of the agents' keys.
+    #[arg(long, value_name = "DIR", default_value = "chandlery-data")]
+    data: PathBuf,
+    /// URL of a PostgreSQL store (postgres://user:password@host/database), instead of SQLite.
+    #[arg(long, value_name = "URL", env = names::STORE_URL_ENV, hide_env_values = true)]
+    store: Option<SecretString>,
+    /// Where agents connect.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = loopback(names::GATEWAY_PORT))]
+    listen: SocketAddr,
+    /// Where /livez, /readyz and /metrics answer.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value_t = loopback(names::GATEWAY_HEALTH_PORT))]
+    health: SocketAddr,
+    /// Where the operator asks; only with --account.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    internal: Option<SocketAddr>,
+    /// Folder of the account's own keys; only with --account.
+    #[arg(long, value_name = "DIR")]
+    keys: Option<PathBuf>,
+    /// A host name that clients use, besides localhost. May be repeated; *.example.com stands for any one label.
+    #[arg(long = "hostname", value_name = "HOST")]
+    hostnames: Vec<String>,
+    /// How long to go on serving what was known when the API server cannot be reached. Default: without limit.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    max_config_staleness: Option<Duration>,
+    /// How log lines look.
+    #[arg(long, value_enum, default_value_t)]
+    log_format: LogFormat,
+}
+
+/// What a gateway runs with.
+#[derive(Debug)]
+pub struct Settings {
+    pub source: Source,
+    /// Folder of the SQLite store, and of keys and UIDs when there is no cluster.
+    pub data: PathBuf,
+    /// URL of the PostgreSQL store; `None` is SQLite.
+    pub postgres: Option<SecretString>,
+    pub listen: SocketAddr,
+    pub health: SocketAddr,
+    /// Host names that requests may carry on top of loopback.
+    pub hostnames: Vec<String>,
+    /// `None` is without limit.
+    pub max_config_staleness: Option<Duration>,
+    pub log_format: LogFormat,
+}
+
+/// Where the directory comes from.
+#[derive(Debug)]
+pub enum Source {
+    /// A folder of manifests.
+    Files { manifests: PathBuf },
+    /// The API server of the cluster that the pod runs in.
+    Cluster {
+        account: AccountName,
+        internal: SocketAddr,
+        /// Folder with one file per key of the account's Secret.
+        keys: PathBuf,
+    },
+}
+
+/// An account: a Workspace that has a gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccountName {
+    pub namespace: String,
+    pub name: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+impl TryFrom<ServeArgs> for Settings {
+    /// What to write instead.
+    type Error = String;
+
+    fn try_from(args: ServeArgs) -> Result<Self, String> {
+        let ServeArgs {
+            manifests,
+            account,
+            data,
+            store,
+            listen,
+            health,
+            internal,
+            keys,
+            hostnames,
+            max_config_staleness,
+            log_format,
+        } = args;
+        let source = match (manifests, account, internal, keys) {
+            (Some(manifests), None, None, None) if !manifests.is_dir() => {
+                return Err(format!(
+                    "--manifests {}: there is no such folder",
+                    manifests.display()
+                ));
+            }
+            (Some(manifests), None, None, None) => Source::Files { manifests },
+            (None, Some(account), Some(internal), Some(keys)) => Source::Cluster {
+                account,
+                internal,
+                keys,
+            },
+            _ => {
+                return Err(
+                    "write --manifests DIR, or --account with --internal and --keys".to_owned(),
+                );
+            }
+        };
+        Ok(Self {
+            source,
+            data,
+            postgres: store,
+            listen,
+            health,
+            hostnames,
+            max_config_staleness,
+            log_format,
+        })
+    }
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
+}
+
+fn account(text: &str) -> Result<AccountName, String> {
+    match text.split_once('/') {
+        Some((namespace, name))
+            if !namespace.is_empty() && !name.is_empty() && !name.contains('/') =>
+        {
+            Ok(AccountName {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            })
+        }
+        _ => Err("write the account as <namespace>/<name>".to_owned()),
+    }
+}
+
+/// Reads a duration with its unit.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    fields::Duration(text.to_owned())
+        .parse()
+        .ok_or_else(|| "write a duration with its unit, such as 30s or 15m".to_owned())
+}
