@@ -41,6 +41,10 @@ pub mod reason {
     pub const UNRESOLVED: &str = "Unresolved";
     pub const CONFIG_MAP_NOT_FOUND: &str = "ConfigMapNotFound";
     pub const AGENT_NOT_FOUND: &str = "AgentNotFound";
+    pub const TOOL_SOURCE_NOT_FOUND: &str = "ToolSourceNotFound";
+    pub const NOT_GRANTABLE: &str = "NotGrantable";
+    pub const NO_SUCH_TOOL: &str = "NoSuchTool";
+    pub const SOURCE_NOT_SERVED: &str = "SourceNotServed";
     pub const INVALID: &str = "Invalid";
     pub const CONFLICT: &str = "Conflict";
     pub const REPLICAS_SERVE: &str = "ReplicasServe";

@@ -35,6 +35,18 @@ pub struct SecretSource {
     pub secret_key_ref: SecretKeyRef,
 }
 
+/// A key of a ConfigMap in the same namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConfigMapKeyRef {
+    /// Name of the ConfigMap, in the same namespace.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+    /// Key in the ConfigMap's data.
+    #[schemars(length(min = 1, max = 253))]
+    pub key: String,
+}
+
 /// A span of time with its unit: `30s`, `15m`, `720h`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(transparent)]

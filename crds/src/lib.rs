@@ -8,6 +8,7 @@
 )]
 
 pub mod agent;
+pub mod check;
 pub mod conditions;
 pub mod crd;
 pub mod fields;

@@ -304,6 +304,11 @@ impl Object {
         .problem(field, message)
     }
 
+    /// The line where `field` is written, or the nearest field around it; "" is the object itself.
+    pub fn line(&self, field: &str) -> u64 {
+        self.lines.of(field)
+    }
+
     /// The name in `kind:`.
     pub fn kind(&self) -> &'static str {
         match &self.resource {

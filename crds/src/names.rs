@@ -108,3 +108,43 @@ pub fn gateway_url(account: &str, namespace: &str) -> String {
 pub fn gateway_host(account: &str, namespace: &str) -> String {
     format!("{}.{namespace}.svc", gateway(account))
 }
+
+/// Whether `entry`, a name or a glob whose `*` stands for any run of characters, names `tool`.
+pub fn glob_matches(entry: &str, tool: &str) -> bool {
+    let mut parts = entry.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| tool.strip_prefix(first)) else {
+        return false;
+    };
+    let Some(last) = parts.next_back() else {
+        return rest.is_empty();
+    };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.len() >= last.len() && rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_glob_names_what_its_parts_enclose() {
+        for (entry, tool, expected) in [
+            ("memory", "memory", true),
+            ("memory", "memory2", false),
+            ("agnt_*", "agnt_datetime_now", true),
+            ("*", "anything", true),
+            ("agnt_*_now", "agnt_datetime_now", true),
+            ("agnt_*_now", "agnt_now", false),
+            ("*time*now", "agnt_datetime_now", true),
+            ("a*a", "a", false),
+            ("", "task", false),
+        ] {
+            assert_eq!(glob_matches(entry, tool), expected, "{entry} names {tool}");
+        }
+    }
+}

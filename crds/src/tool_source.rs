@@ -4,7 +4,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::fields::{Conditions, SecretSource};
+use crate::fields::{Conditions, ConfigMapKeyRef, SecretSource};
 
 /// Where tools come from: an OpenAPI document or a remote MCP server.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -58,18 +58,6 @@ pub struct OpenapiSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 200000))]
     pub inline: Option<String>,
-}
-
-/// A key of a ConfigMap in the same namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ConfigMapKeyRef {
-    /// Name of the ConfigMap, in the same namespace.
-    #[schemars(length(min = 1, max = 253))]
-    pub name: String,
-    /// Key in the ConfigMap's data.
-    #[schemars(length(min = 1, max = 253))]
-    pub key: String,
 }
 
 /// A remote MCP server.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use chandlery_crds::check;
 use chandlery_crds::report::Unresolved;
 use dashmap::DashMap;
 
@@ -156,7 +157,7 @@ impl Catalog {
             .spec
             .tools
             .iter()
-            .filter_map(|entry| unresolved(registry, entry))
+            .filter_map(|entry| check::tool_entry(entry, registry.tools().map(|tool| &*tool.name)))
             .collect();
         Self {
             agent,
@@ -165,28 +166,4 @@ impl Catalog {
             unresolved,
         }
     }
-}
-
-fn unresolved(registry: &Registry, entry: &str) -> Option<Unresolved> {
-    if registry
-        .tools()
-        .any(|tool| gate::matches(entry, &tool.name))
-    {
-        return None;
-    }
-    let (reason, message) = if entry.contains('/') {
-        (
-            "SourceNotServed",
-            format!("no tool of a ToolSource is served as {entry}"),
-        )
-    } else if entry.contains('*') {
-        ("NoSuchTool", format!("no built-in tool matches {entry}"))
-    } else {
-        ("NoSuchTool", format!("there is no built-in tool {entry}"))
-    };
-    Some(Unresolved {
-        entry: entry.to_owned(),
-        reason: reason.to_owned(),
-        message,
-    })
 }

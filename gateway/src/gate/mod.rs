@@ -1,5 +1,6 @@
 //! Whether an agent may: one rule for lists and calls, without I/O.
 
+use chandlery_crds::names;
 use jiff::Timestamp;
 
 use crate::directory::Agent;
@@ -61,45 +62,5 @@ fn named(agent: &Agent, tool: &Tool) -> bool {
         .spec
         .tools
         .iter()
-        .any(|entry| matches(entry, &tool.name))
-}
-
-/// Whether `entry`, a name or a glob whose `*` stands for any run of characters, names `tool`.
-pub fn matches(entry: &str, tool: &str) -> bool {
-    let mut parts = entry.split('*');
-    let Some(mut rest) = parts.next().and_then(|first| tool.strip_prefix(first)) else {
-        return false;
-    };
-    let Some(last) = parts.next_back() else {
-        return rest.is_empty();
-    };
-    for part in parts {
-        match rest.find(part) {
-            Some(at) => rest = &rest[at + part.len()..],
-            None => return false,
-        }
-    }
-    rest.len() >= last.len() && rest.ends_with(last)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_glob_names_what_its_parts_enclose() {
-        for (entry, tool, expected) in [
-            ("memory", "memory", true),
-            ("memory", "memory2", false),
-            ("agnt_*", "agnt_datetime_now", true),
-            ("*", "anything", true),
-            ("agnt_*_now", "agnt_datetime_now", true),
-            ("agnt_*_now", "agnt_now", false),
-            ("*time*now", "agnt_datetime_now", true),
-            ("a*a", "a", false),
-            ("", "task", false),
-        ] {
-            assert_eq!(matches(entry, tool), expected, "{entry} names {tool}");
-        }
-    }
+        .any(|entry| names::glob_matches(entry, &tool.name))
 }
