@@ -1,8 +1,9 @@
 //! The gateway: MCP to agents, from the resources of `chandlery-crds` and a store.
 //!
 //! An arrow may only point left:
-//! `tool ← { directory, store, gate, auth } ← family ← { families, catalog, audit } ← pipeline ← http ← app ← main`.
+//! `{ tool, metrics } ← { directory, store, gate, auth } ← family ← { families, catalog, audit } ← pipeline ← http ← app ← main`.
 
+pub mod metrics;
 pub mod tool;
 
 pub mod auth;

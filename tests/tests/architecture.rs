@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// The gateway's modules in the order of its arrow: a module may name those of its own row and of the rows above.
 const ROWS: &[&[&str]] = &[
-    &["tool"],
+    &["tool", "metrics"],
     &["directory", "store", "gate", "auth"],
     &["family"],
     &["families", "catalog", "audit"],

@@ -2,6 +2,8 @@
 //!
 //! Only `directory/kube` knows a Kubernetes client; `directory/files` reads the same resources from a folder.
 
+mod build;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -1,0 +1,49 @@
+//! What the gateway counts while it works. Who shows the counts is another matter: `app/health`.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::registry::Registry;
+
+/// Counters; cheap to share and to bump.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    calls: Family<Outcome, Counter>,
+    refusals: Family<Reason, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Outcome {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: &'static str,
+}
+
+impl Metrics {
+    /// A tool call ended: `done`, `unknown_tool`, `cancelled`, or an [`ErrorKind`](crate::tool::ErrorKind)'s outcome.
+    pub fn call_finished(&self, outcome: &'static str) {
+        self.calls.get_or_create(&Outcome { outcome }).inc();
+    }
+
+    /// A request was refused before it reached a tool: `unknown_key`, `expired_key`, `other_endpoint`, …
+    pub fn refused(&self, reason: &'static str) {
+        self.refusals.get_or_create(&Reason { reason }).inc();
+    }
+
+    /// Makes the counters part of what `registry` shows.
+    pub fn register(&self, registry: &mut Registry) {
+        registry.register(
+            "chandlery_tool_calls",
+            "Tool calls that ended, by outcome",
+            self.calls.clone(),
+        );
+        registry.register(
+            "chandlery_requests_refused",
+            "Requests refused before they reached a tool, by reason",
+            self.refusals.clone(),
+        );
+    }
+}
