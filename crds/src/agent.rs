@@ -40,27 +40,32 @@ use crate::report::Unresolved;
     .message("write secretName or existingSecretRef, not both").field_path(".key"))]
 #[x_kube(validation = Rule::new("!has(self.key) || !(has(self.key.rotateEvery) && has(self.key.existingSecretRef))")
     .message("rotateEvery needs a key that Chandlery mints: remove existingSecretRef").field_path(".key"))]
+#[x_kube(validation = Rule::new("!has(self.key) || !has(self.key.rotateEvery) || duration(self.key.rotateEvery) >= duration(self.key.overlap)")
+    .message("rotateEvery may not be shorter than overlap, or keys would pile up").field_path(".key.rotateEvery"))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentSpec {
-    /// The Workspace that the agent works in. Immutable.
+    /// The Workspace that the agent works in. Required. Immutable.
     pub workspace_ref: LocalRef,
-    /// Name for people, at most 128 characters.
+    /// Name for people, at most 128 characters. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 128))]
+    #[schemars(length(min = 1, max = 128))]
     pub display_name: Option<String>,
     /// Draft: no key and no endpoint yet. Deployed: served. Disabled: the key answers 401 until the agent is
-    /// deployed again. Archived: the key is revoked for good. Default: Deployed.
+    /// Deployed again. Archived: the key is revoked for good, even if the agent is Deployed again. Default: Deployed.
     #[serde(default)]
     pub state: AgentState,
-    /// Tools on top of those that are always served: names or globs of built-in tools (`agnt_*`).
+    /// Tools on top of those that are always served, at most 512: names or globs of built-in tools (`agnt_*`), or
+    /// `<source>/<operation>` (`crm/list_customers`, `crm/*`). Several managers may each apply some of them.
+    /// Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 512), inner(length(min = 1, max = 200)))]
+    #[x_kube(validation = crate::fields::tool_entries())]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub tools: Vec<String>,
     /// Serves the workspace tools (task, memory). Default: true.
     #[serde(default = "yes")]
     pub workspace_tools_enabled: bool,
-    /// The agent's key: how long it lives and which Secret holds it.
+    /// The agent's key: how long it lives and which Secret holds it. Default: one that is minted once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeySpec>,
 }
@@ -83,25 +88,22 @@ pub enum AgentState {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct KeySpec {
-    /// Makes a new key this often, for example `720h`; at least `1m`. Default: never.
+    /// Makes a new key this often, for example `720h`; at least `1m`, and no shorter than overlap. Default: never.
+    /// The annotation `chandlery.dev/rotate-key` with any new value makes one now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('1m')")
-        .message("write a duration of at least one minute with its unit, such as 720h"))]
+    #[x_kube(validation = crate::fields::at_least("1m", "720h"))]
     pub rotate_every: Option<Duration>,
     /// How long the old key goes on working after a rotation; at least `1s`. Default: 15m.
     #[serde(default = "overlap")]
-    #[x_kube(validation = Rule::new("self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('1s')")
-        .message("write a duration of at least one second with its unit, such as 15m"))]
+    #[x_kube(validation = crate::fields::at_least("1s", "15m"))]
     pub overlap: Duration,
     /// Name of the Secret to write. Default: `agent-<name>-mcp`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(
-        length(min = 1, max = 253),
-        regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
-    )]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = crate::fields::subdomain())]
     pub secret_name: Option<String>,
     /// A Secret of yours whose key to use instead of a minted one. It is never written; its value must be in
-    /// Chandlery's key format (`chandlery key new` makes one).
+    /// Chandlery's key format (`chandlery key new` makes one). Default: a key is minted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub existing_secret_ref: Option<ExistingSecretRef>,
 }
@@ -123,15 +125,17 @@ pub fn overlap() -> Duration {
 }
 
 /// A Secret that already holds a key.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExistingSecretRef {
     /// Name of the Secret, in the same namespace.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = crate::fields::subdomain())]
     pub name: String,
     /// Key in the Secret's data. Default: token.
     #[serde(default = "token")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = crate::fields::data_key())]
     pub key: String,
 }
 
@@ -148,19 +152,22 @@ pub struct AgentStatus {
     pub observed_generation: Option<i64>,
     /// The last value of the annotation `chandlery.dev/rotate-key` that was acted upon.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 262144))]
     pub observed_rotate_key: Option<String>,
     /// `<namespace>.<name>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 127))]
     pub agent_id: Option<String>,
     /// URL of the agent's MCP endpoint inside the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 2048))]
     pub endpoint: Option<String>,
     /// The Secret with the endpoint and the key (Service Binding).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binding: Option<Binding>,
     /// Digests of the keys that work or are about to, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8))]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["digest"]))]
     pub keys: Vec<KeyStatus>,
     /// Grows with every change of `keys`.
     #[serde(default)]
@@ -170,7 +177,7 @@ pub struct AgentStatus {
     pub tools: Option<ToolsStatus>,
     /// Ready, KeyReady, ToolsResolved, Served, and Reconciling or Stalled while something is open or wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[schemars(schema_with = "crate::embedded::conditions")]
     pub conditions: Conditions,
 }
 
@@ -185,6 +192,6 @@ pub struct ToolsStatus {
     pub unresolved_count: i64,
     /// The first 32 entries that name nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32))]
+    #[schemars(length(max = 32), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["entry"]))]
     pub unresolved: Vec<Unresolved>,
 }

@@ -3,27 +3,32 @@
 use std::time::Duration as StdDuration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::KubeSchema;
+use kube::core::Rule;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A reference to an object of the same namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalRef {
     /// Name of the object, in the same namespace.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(max = 63))]
+    #[x_kube(validation = crate::fields::label())]
     pub name: String,
 }
 
 /// A key of a Secret in the same namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretKeyRef {
     /// Name of the Secret, in the same namespace.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = crate::fields::subdomain())]
     pub name: String,
     /// Key in the Secret's data.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = crate::fields::data_key())]
     pub key: String,
 }
 
@@ -36,24 +41,23 @@ pub struct SecretSource {
 }
 
 /// A key of a ConfigMap in the same namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigMapKeyRef {
     /// Name of the ConfigMap, in the same namespace.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = crate::fields::subdomain())]
     pub name: String,
     /// Key in the ConfigMap's data.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = crate::fields::data_key())]
     pub key: String,
 }
 
-/// A span of time with its unit: `30s`, `15m`, `720h`.
+/// A span of time with its units, largest first: `30s`, `1h30m`, `720h`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Duration(#[schemars(length(max = 32))] pub String);
-
-/// What a [`Duration`] may look like; CEL rules use the same text.
-pub const DURATION_PATTERN: &str = r"^([0-9]+(ms|s|m|h))+$";
 
 impl Duration {
     /// `None` when the text is no duration: the API server refuses it, a file may still hold it.
@@ -80,18 +84,61 @@ impl Duration {
     }
 }
 
+/// The rule of a duration that is at least `least` long. The digits are bounded: CEL fails beyond 292 years.
+pub(crate) fn at_least(least: &str, example: &str) -> Rule {
+    Rule::new(format!(
+        "self.matches('^([0-9]{{1,5}}h)?([0-9]{{1,7}}m)?([0-9]{{1,9}}s)?([0-9]{{1,9}}ms)?$') && self != '' && duration(self) >= duration('{least}')"
+    ))
+    .message(format!("write a duration of at least {least} with its units, largest first, such as {example}").as_str())
+}
+
+/// The rule of a name that is a DNS label.
+pub(crate) fn label() -> Rule {
+    Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')").message(
+        "write the name of an object in this namespace: lower-case letters, digits and hyphens",
+    )
+}
+
+/// The rule of a name that is a DNS subdomain.
+pub(crate) fn subdomain() -> Rule {
+    Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')")
+        .message("write a name of lower-case letters, digits, hyphens and dots")
+}
+
+/// The rule of a key in a Secret's or ConfigMap's data.
+pub(crate) fn data_key() -> Rule {
+    Rule::new("self.matches('^[-._a-zA-Z0-9]+$')")
+        .message("write a key of letters, digits, hyphens, underscores and dots")
+}
+
+/// The rule of a URL that is dialed.
+pub(crate) fn url() -> Rule {
+    Rule::new(r"self.matches('^https?://[^\\s/@?#]+(/[^\\s#]*)?$')")
+        .message("write a URL that starts with https:// or http://, without a user name")
+}
+
+/// The rule of names of tools, in lists.
+pub(crate) fn tool_entries() -> Rule {
+    Rule::new(r"self.all(entry, entry.matches('^[A-Za-z0-9_.*-]+$') || entry.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[!-~][ -~]*$'))")
+        .message("write a built-in tool's name or glob, such as agnt_*, or <source>/<operation>, such as crm/list_customers")
+}
+
 /// A key that works, or is about to: its digest is public, the key itself lies in a Secret.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeyStatus {
     /// Short public name of the key: the first 8 hex digits of its digest.
+    #[schemars(length(max = 16))]
     pub id: String,
     /// `sha256:<hex>` of the whole key.
+    #[schemars(length(max = 71))]
     pub digest: String,
     /// When the key was made, RFC 3339.
+    #[schemars(length(max = 40))]
     pub created_at: String,
     /// When it stops working, RFC 3339; absent while it is prepared or active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 40))]
     pub expires_at: Option<String>,
 }
 
@@ -100,6 +147,7 @@ pub struct KeyStatus {
 #[serde(rename_all = "camelCase")]
 pub struct Binding {
     /// Name of the Secret, in the same namespace.
+    #[schemars(length(max = 253))]
     pub name: String,
 }
 

@@ -11,6 +11,7 @@ pub mod agent;
 pub mod check;
 pub mod conditions;
 pub mod crd;
+mod embedded;
 pub mod fields;
 pub mod key;
 pub mod manifest;

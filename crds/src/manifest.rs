@@ -570,7 +570,7 @@ mod tests {
             "apiVersion: chandlery.dev/v1alpha1\nkind: Agent\nmetadata:\n  name: co.der\nspec:\n  workspaceRef:\n    name: w\n  key:\n    overlap: soon\n",
             expect_test::expect![[r#"
                 problem f.yaml:1: Agent/co.der: name an Agent with at most 63 lower-case letters, digits and hyphens (no dots)
-                problem f.yaml:9: Agent/co.der: spec.key.overlap: write a duration of at least one second with its unit, such as 15m"#]],
+                problem f.yaml:9: Agent/co.der: spec.key.overlap: write a duration of at least 1s with its units, largest first, such as 15m"#]],
         );
     }
 

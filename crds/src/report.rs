@@ -49,9 +49,12 @@ pub struct AgentReport {
 #[serde(rename_all = "camelCase")]
 pub struct Unresolved {
     /// The entry as written.
+    #[schemars(length(max = 200))]
     pub entry: String,
     /// A fact in PascalCase, for example `NoSuchTool`.
+    #[schemars(length(max = 128))]
     pub reason: String,
     /// What is wrong and what to write instead.
+    #[schemars(length(max = 1024))]
     pub message: String,
 }

@@ -33,12 +33,13 @@ use crate::fields::{Conditions, LocalRef};
     .message("workspaceRef is immutable: make another ToolGrant instead").field_path(".workspaceRef"))]
 #[serde(rename_all = "camelCase")]
 pub struct ToolGrantSpec {
-    /// The Workspace whose agents this grant is about. Immutable.
+    /// The Workspace whose agents this grant is about. Required. Immutable.
     pub workspace_ref: LocalRef,
-    /// Which of its agents.
+    /// Which of its agents: exactly one of names, selector and all. Required.
     pub agents: AgentsSpec,
-    /// What they may use: `<source>/<operation>`, and globs of it (`crm/*`).
+    /// What they may use, 1 to 512 entries: `<source>/<operation>`, and globs of it (`crm/*`). Required.
     #[schemars(length(min = 1, max = 512), inner(length(min = 1, max = 200)))]
+    #[x_kube(validation = crate::fields::tool_entries())]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub tools: Vec<String>,
 }
@@ -49,13 +50,15 @@ pub struct ToolGrantSpec {
     .message("write exactly one of: names, selector, all"))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentsSpec {
-    /// Agents by name.
+    /// Agents by name, at most 256.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 256), inner(length(min = 1, max = 63)))]
+    #[x_kube(validation = Rule::new("self.all(name, name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$'))").message("write names of Agents: lower-case letters, digits and hyphens"))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub names: Option<Vec<String>>,
-    /// Agents by their labels.
+    /// Agents by their labels. The Agents that have them later on are in it too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::embedded::some_labels")]
     pub selector: Option<LabelSelector>,
     /// Every agent of the Workspace; the only value is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,6 +75,6 @@ pub struct ToolGrantStatus {
     pub observed_generation: Option<i64>,
     /// Ready, ResolvedRefs, Served, and Reconciling or Stalled while something is open or wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[schemars(schema_with = "crate::embedded::conditions")]
     pub conditions: Conditions,
 }

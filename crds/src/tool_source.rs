@@ -29,13 +29,13 @@ use crate::fields::{Conditions, ConfigMapKeyRef, SecretSource};
 #[x_kube(validation = Rule::new("has(self.openapi) != has(self.mcp)").message("write exactly one of: openapi, mcp"))]
 #[serde(rename_all = "camelCase")]
 pub struct ToolSourceSpec {
-    /// Operations of an HTTP service, from its OpenAPI document.
+    /// Operations of an HTTP service, from its OpenAPI document. Write either this or mcp.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub openapi: Option<OpenapiSpec>,
-    /// Tools of a remote MCP server.
+    /// Tools of a remote MCP server. Write either this or openapi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp: Option<McpSpec>,
-    /// The credential that goes along with every request.
+    /// The credential that goes along with every request. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<AuthSpec>,
 }
@@ -46,15 +46,16 @@ pub struct ToolSourceSpec {
     .message("write exactly one of: url, configMapKeyRef, inline"))]
 #[serde(rename_all = "camelCase")]
 pub struct OpenapiSpec {
-    /// Where the document is served.
+    /// Where the document is served. Write one of url, configMapKeyRef and inline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 2048))]
-    #[x_kube(validation = Rule::new("self.matches('^https?://[^\\\\s/@]+(/\\\\S*)?$')").message("write a URL that starts with https:// or http://, without a user name"))]
+    #[schemars(length(max = 2048))]
+    #[x_kube(validation = crate::fields::url())]
     pub url: Option<String>,
-    /// A ConfigMap that holds the document.
+    /// A ConfigMap that holds the document. Write one of url, configMapKeyRef and inline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map_key_ref: Option<ConfigMapKeyRef>,
-    /// The document itself, at most 200,000 characters; a longer one belongs in a ConfigMap.
+    /// The document itself, at most 200,000 characters; a longer one belongs in a ConfigMap. Write one of url,
+    /// configMapKeyRef and inline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 200000))]
     pub inline: Option<String>,
@@ -64,9 +65,9 @@ pub struct OpenapiSpec {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct McpSpec {
-    /// Where it listens (Streamable HTTP).
-    #[schemars(length(min = 1, max = 2048))]
-    #[x_kube(validation = Rule::new("self.matches('^https?://[^\\\\s/@]+(/\\\\S*)?$')").message("write a URL that starts with https:// or http://, without a user name"))]
+    /// Where it listens (Streamable HTTP). Required.
+    #[schemars(length(max = 2048))]
+    #[x_kube(validation = crate::fields::url())]
     pub url: String,
 }
 
@@ -74,7 +75,7 @@ pub struct McpSpec {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuthSpec {
-    /// Sent as `Authorization: Bearer <value>`.
+    /// Sent as `Authorization: Bearer <value>`. Required.
     pub bearer: SecretSource,
 }
 
@@ -87,6 +88,6 @@ pub struct ToolSourceStatus {
     pub observed_generation: Option<i64>,
     /// Ready, ResolvedRefs, and Reconciling or Stalled while something is open or wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[schemars(schema_with = "crate::embedded::conditions")]
     pub conditions: Conditions,
 }

@@ -45,21 +45,26 @@ use crate::fields::{Binding, Conditions, Duration, KeyStatus, LocalRef, SecretSo
 #[x_kube(validation = Rule::new("!has(self.gateway) || !has(self.gateway.replicas) || self.gateway.replicas <= 1 || (has(self.store) && has(self.store.postgres))")
     .message("more than one replica needs store.postgres").field_path(".gateway"))]
 #[x_kube(validation = Rule::new("(has(self.store) && has(self.store.postgres)) == (has(oldSelf.store) && has(oldSelf.store.postgres))")
-    .message("the kind of store is immutable: make a new Workspace and move the data"))]
+    .message("the kind of store is immutable: make a new Workspace and move the data").field_path(".store"))]
+// On spec, which cannot vanish: further down, taking store or sqlite away and writing it anew would get around them.
+#[x_kube(validation = Rule::new("(has(self.store) && has(self.store.postgres)) || quantity(has(self.store) && has(self.store.sqlite) ? self.store.sqlite.size : '1Gi').compareTo(quantity(has(oldSelf.store) && has(oldSelf.store.sqlite) ? oldSelf.store.sqlite.size : '1Gi')) >= 0")
+    .message("a volume can grow but not shrink: write at least the size it has").field_path(".store"))]
+#[x_kube(validation = Rule::new("(has(self.store) && has(self.store.sqlite) && has(self.store.sqlite.storageClassName) ? self.store.sqlite.storageClassName : '') == (has(oldSelf.store) && has(oldSelf.store.sqlite) && has(oldSelf.store.sqlite.storageClassName) ? oldSelf.store.sqlite.storageClassName : '')")
+    .message("storageClassName is immutable, and so is leaving it out: make a new Workspace and move the data").field_path(".store"))]
 #[serde(rename_all = "camelCase")]
 pub struct WorkspaceSpec {
-    /// Name for people, at most 128 characters.
+    /// Name for people, at most 128 characters. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 128))]
+    #[schemars(length(min = 1, max = 128))]
     pub title: Option<String>,
-    /// What agents are here to do, in Markdown, at most 16,384 characters.
+    /// What agents are here to do, in Markdown, at most 16,384 characters. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16384))]
     pub mission: Option<String>,
     /// The Workspace whose gateway and store serve this one. Left out: this Workspace is an account. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account_ref: Option<LocalRef>,
-    /// How the account's gateway runs. Only on an account.
+    /// How the account's gateway runs. Only on an account. Default: one replica.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gateway: Option<GatewaySpec>,
     /// Where the account keeps its data. Only on an account. Default: `sqlite` of 1Gi.
@@ -84,64 +89,60 @@ pub struct GatewaySpec {
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 32))]
     pub replicas: i32,
-    /// CPU and memory of the gateway's container.
+    /// CPU and memory of the gateway's container. Default: the operator's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "crate::embedded::resources")]
     pub resources: Option<ResourceRequirements>,
-    /// Host names that clients use besides those of the Service, without scheme or port.
+    /// Host names that clients use besides those of the Service, without scheme or port, at most 32.
+    /// Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(
-        length(max = 32),
-        inner(
-            length(min = 1, max = 253),
-            regex(
-                pattern = r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
-            )
-        )
-    )]
+    #[schemars(length(max = 32), inner(length(min = 1, max = 253)))]
+    #[x_kube(validation = Rule::new("self.all(host, host.matches('^([*][.])?[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$'))")
+        .message("write host names in lower case, without scheme or port, such as mcp.example.com"))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub hostnames: Vec<String>,
-    /// Which pods may reach the gateway, as NetworkPolicy peers. Left out: every pod of this namespace.
+    /// Which pods may reach the gateway, as peers of a NetworkPolicy, at most 32. An empty list: none.
+    /// Default: every pod of this namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(max = 32))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    #[schemars(schema_with = "crate::embedded::peers")]
     pub allowed_from: Option<Vec<NetworkPolicyPeer>>,
-    /// Networks that the gateway may reach besides cluster DNS and the API server: its database, say.
+    /// Networks that the gateway may reach besides cluster DNS and the API server: its database, say. At most 64.
+    /// Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 64)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     #[x_kube(validation = Rule::new("self.all(network, isCIDR(network))").message("write each network as a CIDR, such as 10.20.0.0/16"))]
     pub egress_cidrs: Vec<String>,
-    /// How long a gateway that cannot reach the API server goes on serving what it knew. Default: without limit.
+    /// How long a gateway that cannot reach the API server goes on serving what it knew, at least `10s`.
+    /// Default: without limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('10s')")
-        .message("write a duration of at least ten seconds with its unit, such as 30m"))]
+    #[x_kube(validation = crate::fields::at_least("10s", "30m"))]
     pub max_config_staleness: Option<Duration>,
     /// Image of the gateway. Default: the one that came with the operator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 512))]
+    #[schemars(length(max = 512))]
+    #[x_kube(validation = Rule::new("self.matches('^[!-~]+$')").message("write an image, such as registry.example.com/chandlery:1.0"))]
     pub image: Option<String>,
-    /// Secrets to pull the image with.
+    /// Secrets to pull the image with, at most 16. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    #[schemars(schema_with = "crate::embedded::pull_secrets")]
     pub image_pull_secrets: Vec<LocalObjectReference>,
-    /// PriorityClass of the pods.
+    /// PriorityClass of the pods. Default: the cluster's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = crate::fields::subdomain())]
     pub priority_class_name: Option<String>,
-    /// How pods spread over nodes and zones.
+    /// How pods spread over nodes and zones, at most 8 constraints. Default: the cluster's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    #[schemars(schema_with = "crate::embedded::spread")]
     pub topology_spread_constraints: Vec<TopologySpreadConstraint>,
-    /// Taints that the pods tolerate.
+    /// Taints that the pods tolerate, at most 32. Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 32))]
-    #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
+    #[schemars(schema_with = "crate::embedded::tolerations")]
     pub tolerations: Vec<Toleration>,
-    /// Labels of the nodes to run on.
+    /// Labels of the nodes to run on, at most 32. Default: any node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 32))]
+    #[schemars(extend("maxProperties" = 32), inner(length(max = 63)))]
     pub node_selector: BTreeMap<String, String>,
 }
 
@@ -154,10 +155,10 @@ fn one() -> i32 {
 #[x_kube(validation = Rule::new("has(self.sqlite) != has(self.postgres)").message("write exactly one of: sqlite, postgres"))]
 #[serde(rename_all = "camelCase")]
 pub struct StoreSpec {
-    /// A SQLite file on a volume of its own; one replica.
+    /// A SQLite file on a volume of its own; one replica. Write either this or postgres.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sqlite: Option<SqliteSpec>,
-    /// A PostgreSQL database of yours.
+    /// A PostgreSQL database of yours. Write either this or sqlite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub postgres: Option<PostgresSpec>,
     /// What becomes of the volume claim when the Workspace is deleted. Retain: a new Workspace of that name finds
@@ -168,20 +169,17 @@ pub struct StoreSpec {
 
 /// A SQLite file on a volume.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[x_kube(validation = Rule::new("self.size == oldSelf.size || quantity(self.size).compareTo(quantity(oldSelf.size)) > 0")
-    .message("a volume can grow but not shrink").field_path(".size"))]
-#[x_kube(validation = Rule::new("has(self.storageClassName) == has(oldSelf.storageClassName) && (!has(self.storageClassName) || self.storageClassName == oldSelf.storageClassName)")
-    .message("storageClassName is immutable").field_path(".storageClassName"))]
 #[serde(rename_all = "camelCase")]
 pub struct SqliteSpec {
     /// Size of the volume, such as 10Gi. It can grow but not shrink. Default: 1Gi.
     #[serde(default = "gibibyte")]
-    #[schemars(length(min = 1, max = 32))]
-    #[x_kube(validation = Rule::new("isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))").message("write a size such as 10Gi"))]
+    #[schemars(length(max = 32))]
+    #[x_kube(validation = Rule::new("isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))").message("write a size, such as 10Gi"))]
     pub size: String,
     /// StorageClass of the claim. Default: the cluster's. Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = crate::fields::subdomain())]
     pub storage_class_name: Option<String>,
 }
 
@@ -202,7 +200,7 @@ impl Default for SqliteSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PostgresSpec {
-    /// Where the URL `postgres://user:password@host:5432/database` lies.
+    /// Where the URL `postgres://user:password@host:5432/database` lies. Required.
     pub url_from: SecretSource,
 }
 
@@ -226,10 +224,10 @@ pub struct WorkspaceStatus {
     pub binding: Option<Binding>,
     /// Digests of the Workspace's keys.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 8))]
+    #[schemars(length(max = 8), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["digest"]))]
     pub keys: Vec<KeyStatus>,
     /// Ready, StoreReady, GatewayReady, and Reconciling or Stalled while something is open or wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    #[schemars(schema_with = "crate::embedded::conditions")]
     pub conditions: Conditions,
 }
