@@ -1,35 +1,284 @@
 //! The store: one SQL text for SQLite and PostgreSQL. Only this module and each family's `store.rs` know SQL.
+//!
+//! An acknowledged write survives kill -9: [`Store::write`] answers after the commit has reached the disk.
+//! Nothing here reads the machine's clock or makes random numbers; time comes from [`Clock`], ids from [`Ids`].
 
+mod clock;
+mod dialect;
+mod error;
+mod id;
+mod pooled;
+mod single;
+
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use jiff::Timestamp;
+use dashmap::DashMap;
+use futures::future::BoxFuture;
+use secrecy::SecretString;
+use sqlx::any::AnyPoolOptions;
+use sqlx::pool::PoolConnection;
+use sqlx::{Any, AnyConnection, AnyPool, Connection, Row};
+use tokio::time::timeout;
 
-/// Where the time comes from; tests hand in their own.
+pub use clock::Clock;
+pub use dialect::{Column, Dialect};
+pub use error::{StoreError, while_doing};
+pub use id::Id;
+use id::Ids;
+
+static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("./migrations");
+
+/// How long a read waits for a connection before it fails.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a write may take, waiting included, before its caller is told that its fate is unknown.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the migrations of a start may take, waiting for another replica's included.
+const MIGRATION_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// Where the store is.
+pub enum StoreUrl {
+    /// A folder of this process alone, made if it is missing.
+    Sqlite(PathBuf),
+    /// `postgres://…`, for any number of replicas.
+    Postgres(SecretString),
+}
+
+/// An open store. Clones share it.
 #[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+pub struct Store {
+    shared: Arc<Shared>,
+    writer: Writer,
+}
 
-impl Clock {
-    /// The machine's clock.
-    pub fn system() -> Self {
-        Self(Arc::new(Timestamp::now))
-    }
-
-    pub fn from_fn(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now))
-    }
-
-    pub fn now(&self) -> Timestamp {
-        (self.0)()
-    }
+struct Shared {
+    clock: Clock,
+    ids: Ids,
+    dialect: Dialect,
+    readers: AnyPool,
+    scopes: DashMap<String, Scope>,
 }
 
 #[derive(Clone)]
-pub struct Store {
-    clock: Clock,
+enum Writer {
+    Single(Arc<single::Writer>),
+    Pooled,
+}
+
+/// The workspace that a statement is about: its number in the store.
+///
+/// Bound to the name `<namespace>.<name>`, so a Workspace that is made again finds its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scope(i64);
+
+impl Scope {
+    /// The value of a `workspace` column.
+    pub fn row(self) -> i64 {
+        self.0
+    }
+}
+
+/// A connection for reading. Each statement sees all that was acknowledged before it.
+pub struct Reader(PoolConnection<Any>);
+
+impl Reader {
+    pub fn connection(&mut self) -> &mut AnyConnection {
+        &mut self.0
+    }
+}
+
+/// A write in progress. Nobody else sees any of it before the commit.
+pub struct WriteTx<'c> {
+    connection: &'c mut AnyConnection,
+    shared: &'c Shared,
+}
+
+impl WriteTx<'_> {
+    pub fn connection(&mut self) -> &mut AnyConnection {
+        self.connection
+    }
+
+    pub fn dialect(&self) -> Dialect {
+        self.shared.dialect
+    }
+
+    /// A new id, greater than every earlier one of this process.
+    pub fn new_id(&self) -> Id {
+        self.shared.ids.next(self.now())
+    }
+
+    /// The time for `*_at` columns: Unix milliseconds by the store's clock.
+    pub fn now(&self) -> i64 {
+        self.shared.clock.now().as_millisecond()
+    }
 }
 
 impl Store {
+    /// Opens the store and brings it up to this program's migrations.
+    ///
+    /// Fails with [`StoreError::InUse`] while another process has the folder, and with [`StoreError::Newer`] when a
+    /// newer program has written the database: an older one never writes there.
+    pub async fn open(url: &StoreUrl, clock: Clock) -> Result<Self, StoreError> {
+        sqlx::any::install_default_drivers();
+        let place = dialect::Place::prepare(url)?;
+        let mut connection = place.connect().await?;
+        migrate(&mut connection).await?;
+        let ids = Ids::new(next_opening(&mut connection).await?);
+        let dialect = place.dialect();
+        let setup = dialect.reader_setup();
+        let readers = AnyPoolOptions::new()
+            .min_connections(dialect.min_readers())
+            .max_connections(dialect.max_readers())
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            .after_connect(move |connection, _| {
+                Box::pin(async move {
+                    sqlx::raw_sql(setup).execute(connection).await?;
+                    Ok(())
+                })
+            })
+            .connect_with(place.options())
+            .await
+            .map_err(while_doing("open the database"))?;
+        let shared = Arc::new(Shared {
+            clock,
+            ids,
+            dialect,
+            readers,
+            scopes: DashMap::new(),
+        });
+        let writer = match dialect {
+            Dialect::Sqlite => Writer::Single(Arc::new(single::Writer::start(
+                connection,
+                place,
+                shared.clone(),
+            ))),
+            Dialect::Postgres => {
+                let _ = connection.close().await;
+                Writer::Pooled
+            }
+        };
+        Ok(Self { shared, writer })
+    }
+
     pub fn clock(&self) -> Clock {
-        self.clock.clone()
+        self.shared.clock.clone()
+    }
+
+    pub fn dialect(&self) -> Dialect {
+        self.shared.dialect
+    }
+
+    /// A new id, greater than every earlier one of this process.
+    pub fn new_id(&self) -> Id {
+        self.shared
+            .ids
+            .next(self.shared.clock.now().as_millisecond())
+    }
+
+    /// A connection for reading; give it back soon, there are few.
+    pub async fn read(&self) -> Result<Reader, StoreError> {
+        let connection = self.shared.readers.acquire().await;
+        Ok(Reader(
+            connection.map_err(while_doing("reach the database"))?,
+        ))
+    }
+
+    /// Runs `work` in a transaction and answers once it is durable; an error undoes all of `work` and nothing else.
+    ///
+    /// On SQLite writes run one after the other, so what `work` reads stays true until its end. On PostgreSQL
+    /// they run side by side (read committed): let the statement that writes check what the one before has read.
+    /// There, dropping the future undoes the write; on SQLite a write that has been handed in runs to its end.
+    pub async fn write<T, E, F>(&self, work: F) -> Result<T, E>
+    where
+        T: Send + 'static,
+        E: From<StoreError> + Send + 'static,
+        F: for<'t> FnOnce(&'t mut WriteTx<'_>) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
+    {
+        let written = async {
+            match &self.writer {
+                Writer::Single(writer) => writer.write(work).await,
+                Writer::Pooled => pooled::write(&self.shared, work).await,
+            }
+        };
+        timeout(WRITE_TIMEOUT, written)
+            .await
+            .unwrap_or_else(|_| Err(StoreError::Slow.into()))
+    }
+
+    /// The scope of the Workspace `<namespace>.<name>`, made when it is first asked for.
+    pub async fn scope(&self, workspace: &str) -> Result<Scope, StoreError> {
+        if let Some(scope) = self.shared.scopes.get(workspace) {
+            return Ok(*scope);
+        }
+        let name = workspace.to_owned();
+        let scope = self
+            .write(move |tx| Box::pin(async move { find_or_make_scope(tx, &name).await }))
+            .await?;
+        self.shared.scopes.insert(workspace.to_owned(), scope);
+        Ok(scope)
+    }
+
+    /// Whether the database answers.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        let ping = async {
+            let mut reader = self.read().await?;
+            sqlx::query("select 1")
+                .execute(reader.connection())
+                .await
+                .map_err(while_doing("ping the database"))
+        };
+        timeout(ACQUIRE_TIMEOUT, ping)
+            .await
+            .unwrap_or(Err(StoreError::Slow))
+            .map(|_| ())
+    }
+
+    /// Finishes the writes that were handed in, then gives the database free. Later calls fail.
+    pub async fn close(&self) {
+        if let Writer::Single(writer) = &self.writer {
+            writer.close().await;
+        }
+        self.shared.readers.close().await;
     }
 }
+
+async fn migrate(connection: &mut AnyConnection) -> Result<(), StoreError> {
+    use sqlx::migrate::MigrateError;
+    let run = timeout(MIGRATION_TIMEOUT, MIGRATIONS.run(connection)).await;
+    match run {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(MigrateError::VersionMissing(found))) => Err(StoreError::Newer { found }),
+        Ok(Err(source)) => Err(StoreError::Migrate { source }),
+        Err(_) => Err(StoreError::Slow),
+    }
+}
+
+async fn next_opening(connection: &mut AnyConnection) -> Result<i64, StoreError> {
+    let row = sqlx::query("update opening set count = count + 1 where one = 1 returning count")
+        .fetch_one(connection)
+        .await
+        .map_err(while_doing("count the opening"))?;
+    row.try_get(0).map_err(while_doing("count the opening"))
+}
+
+async fn find_or_make_scope(tx: &mut WriteTx<'_>, name: &str) -> Result<Scope, StoreError> {
+    let id = tx.new_id();
+    sqlx::query("insert into workspace (id, name) values ($1, $2) on conflict (name) do nothing")
+        .bind(id.row())
+        .bind(name)
+        .execute(tx.connection())
+        .await
+        .map_err(while_doing("make a workspace"))?;
+    let row = sqlx::query("select id from workspace where name = $1")
+        .bind(name)
+        .fetch_one(tx.connection())
+        .await
+        .map_err(while_doing("find a workspace"))?;
+    row.try_get(0)
+        .map(Scope)
+        .map_err(while_doing("find a workspace"))
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

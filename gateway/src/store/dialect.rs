@@ -1,0 +1,172 @@
+//! All that differs between the two databases.
+
+use std::fmt::Write as _;
+use std::fs::{DirBuilder, File, TryLockError};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use secrecy::ExposeSecret;
+use sqlx::any::AnyConnectOptions;
+use sqlx::{AnyConnection, ConnectOptions};
+
+use super::{StoreError, StoreUrl, while_doing};
+
+/// Which database a statement is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    Sqlite,
+    Postgres,
+}
+
+/// A column of [`Dialect::rows_of_json`].
+#[derive(Clone, Copy)]
+pub enum Column {
+    BigInt(&'static str),
+    Text(&'static str),
+}
+
+const SQLITE_WRITER: &str = "pragma busy_timeout = 5000; pragma journal_mode = wal; pragma synchronous = full; pragma foreign_keys = on;";
+const SQLITE_READER: &str = "pragma busy_timeout = 5000; pragma query_only = on;";
+/// A server or role may have switched `synchronous_commit` off; what we acknowledge must be durable.
+const POSTGRES: &str = "set synchronous_commit = on; set statement_timeout = '10s'; set lock_timeout = '5s'; set idle_in_transaction_session_timeout = '30s'; set application_name = 'chandlery';";
+/// Waiting for another replica's migrations may take longer than any statement of a call.
+const POSTGRES_MIGRATION: &str = "set synchronous_commit = on; set application_name = 'chandlery';";
+
+impl Dialect {
+    /// The end of a `select` in a PostgreSQL transaction that passes over rows other writers hold.
+    ///
+    /// Empty on SQLite, whose writes never run side by side.
+    pub fn skip_locked(self) -> &'static str {
+        match self {
+            Self::Sqlite => "",
+            Self::Postgres => " for update skip locked",
+        }
+    }
+
+    /// A table expression: the objects of the JSON array bound as `$1`, with these members as columns.
+    pub fn rows_of_json(self, columns: &[Column]) -> String {
+        let mut sql = String::new();
+        for (at, column) in columns.iter().enumerate() {
+            let comma = if at == 0 { "" } else { ", " };
+            let (name, postgres) = match column {
+                Column::BigInt(name) => (name, "bigint"),
+                Column::Text(name) => (name, "text"),
+            };
+            // Writing to a String can't fail.
+            let _ = match self {
+                Self::Sqlite => write!(sql, "{comma}value ->> '{name}' as {name}"),
+                Self::Postgres => write!(sql, "{comma}{name} {postgres}"),
+            };
+        }
+        match self {
+            Self::Sqlite => format!("(select {sql} from json_each($1))"),
+            Self::Postgres => format!("jsonb_to_recordset(cast($1 as jsonb)) as r({sql})"),
+        }
+    }
+
+    pub(super) fn reader_setup(self) -> &'static str {
+        match self {
+            Self::Sqlite => SQLITE_READER,
+            Self::Postgres => POSTGRES,
+        }
+    }
+
+    pub(super) fn min_readers(self) -> u32 {
+        match self {
+            Self::Sqlite => 0,
+            Self::Postgres => 4,
+        }
+    }
+
+    /// PostgreSQL's readers write too.
+    pub(super) fn max_readers(self) -> u32 {
+        match self {
+            Self::Sqlite => 4,
+            Self::Postgres => 16,
+        }
+    }
+}
+
+/// A database that can be connected to. Holds the lock on a SQLite folder.
+pub(super) struct Place {
+    dialect: Dialect,
+    options: AnyConnectOptions,
+    _lock: Option<File>,
+}
+
+impl Place {
+    pub(super) fn prepare(url: &StoreUrl) -> Result<Self, StoreError> {
+        let (dialect, url, lock) = match url {
+            StoreUrl::Sqlite(folder) => {
+                let (folder, lock) = lock_folder(folder)?;
+                (Dialect::Sqlite, sqlite_url(&folder), Some(lock))
+            }
+            StoreUrl::Postgres(url) => (Dialect::Postgres, url.expose_secret().to_owned(), None),
+        };
+        // Statements are logged by nobody: a span or an error says what was being done, without values.
+        let options = AnyConnectOptions::from_str(&url)
+            .map_err(|error| StoreError::Url(Arc::new(error)))?
+            .disable_statement_logging();
+        Ok(Self {
+            dialect,
+            options,
+            _lock: lock,
+        })
+    }
+
+    pub(super) fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    pub(super) fn options(&self) -> AnyConnectOptions {
+        self.options.clone()
+    }
+
+    /// A connection for migrations and, on SQLite, for writing.
+    pub(super) async fn connect(&self) -> Result<AnyConnection, StoreError> {
+        let failed = while_doing("connect to the database");
+        let mut connection = self.options.connect().await.map_err(&failed)?;
+        let setup = match self.dialect {
+            Dialect::Sqlite => SQLITE_WRITER,
+            Dialect::Postgres => POSTGRES_MIGRATION,
+        };
+        sqlx::raw_sql(setup)
+            .execute(&mut connection)
+            .await
+            .map_err(&failed)?;
+        Ok(connection)
+    }
+}
+
+fn lock_folder(folder: &Path) -> Result<(PathBuf, File), StoreError> {
+    let failed = |source| StoreError::Folder {
+        path: folder.to_owned(),
+        source,
+    };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(folder)
+        .map_err(failed)?;
+    let folder = folder.canonicalize().map_err(failed)?;
+    let lock = File::create(folder.join("store.lock")).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok((folder, lock)),
+        Err(TryLockError::WouldBlock) => Err(StoreError::InUse { path: folder }),
+        Err(TryLockError::Error(source)) => Err(StoreError::Folder {
+            path: folder,
+            source,
+        }),
+    }
+}
+
+fn sqlite_url(folder: &Path) -> String {
+    let path = folder.join("store.db").to_string_lossy().into_owned();
+    let path = path
+        .replace('%', "%25")
+        .replace('?', "%3F")
+        .replace('#', "%23");
+    format!("sqlite://{path}?mode=rwc")
+}
