@@ -3,6 +3,7 @@
 //! Only `directory/kube` knows a Kubernetes client; `directory/files` reads the same resources from a folder.
 
 mod build;
+pub mod files;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -126,8 +127,20 @@ impl Directory {
 
 impl Publisher {
     /// Replaces the snapshot and wakes whoever waits for changes.
-    pub fn publish(&self, snapshot: Snapshot) {
-        self.current.store(Some(Arc::new(snapshot)));
+    pub fn publish(&self, snapshot: impl Into<Arc<Snapshot>>) {
+        self.current.store(Some(snapshot.into()));
         self.changes.send_modify(|count| *count += 1);
     }
+}
+
+/// An error and its causes in one line, for the log.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
 }
