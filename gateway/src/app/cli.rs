@@ -8,7 +8,7 @@ use chandlery_crds::key::Key;
 use clap::{Parser, Subcommand};
 
 use super::settings::{ServeArgs, Settings};
-use super::{lint, probe};
+use super::{call, lint, probe};
 
 /// Outfits agents: their own endpoint, their own key, exactly the tools their manifest allows.
 #[derive(Parser)]
@@ -27,6 +27,8 @@ enum Command {
     /// Make keys.
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Call a tool, as the agent that holds the key would.
+    Call(call::Args),
     /// Ask a URL once; exit code 0 when it answers.
     Probe(probe::Args),
 }
@@ -46,6 +48,7 @@ pub fn main() -> ExitCode {
         },
         Command::Lint(args) => lint::run(args),
         Command::Key(KeyCommand::New) => new_key(),
+        Command::Call(args) => call::run(args),
         Command::Probe(args) => probe::run(args),
     }
 }

@@ -1,5 +1,6 @@
 //! The program around the gateway: command line, settings, wiring, and what is not for agents.
 
+mod call;
 mod cli;
 mod lint;
 mod probe;
