@@ -82,7 +82,7 @@ impl WorkspaceSpec {
 }
 
 /// How an account's gateway runs.
-#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewaySpec {
     /// How many pods serve, 1 to 32. More than one needs `store.postgres`. Default: 1.
@@ -150,8 +150,28 @@ fn one() -> i32 {
     1
 }
 
+impl Default for GatewaySpec {
+    /// What an account runs whose spec says nothing about its gateway.
+    fn default() -> Self {
+        Self {
+            replicas: one(),
+            resources: None,
+            hostnames: Vec::new(),
+            allowed_from: None,
+            egress_cidrs: Vec::new(),
+            max_config_staleness: None,
+            image: None,
+            image_pull_secrets: Vec::new(),
+            priority_class_name: None,
+            topology_spread_constraints: Vec::new(),
+            tolerations: Vec::new(),
+            node_selector: BTreeMap::new(),
+        }
+    }
+}
+
 /// Where an account keeps its data.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[x_kube(validation = Rule::new("has(self.sqlite) != has(self.postgres)").message("write exactly one of: sqlite, postgres"))]
 #[serde(rename_all = "camelCase")]
 pub struct StoreSpec {
