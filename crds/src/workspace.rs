@@ -70,6 +70,18 @@ pub struct WorkspaceSpec {
     /// Where the account keeps its data. Only on an account. Default: `sqlite` of 1Gi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreSpec>,
+    /// When clients with a session (MCP 2025-11-25 and older) see a changed tool list. NextSession: when they connect
+    /// again. Live: they are told at once. Clients of MCP 2026-07-28 always see the newest. Default: NextSession.
+    #[serde(default)]
+    pub tool_list_updates: ToolListUpdates,
+}
+
+/// When clients with a session see a changed tool list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum ToolListUpdates {
+    #[default]
+    NextSession,
+    Live,
 }
 
 impl WorkspaceSpec {

@@ -91,9 +91,13 @@ pub trait Client: Send + Sync {
     /// `inputResponses` and `requestState` of a request that was asked before, as they came.
     fn retry(&self) -> Option<Value>;
     /// Sends a notification on this request's stream.
-    fn notify(&self, method: &str, params: Value) -> BoxFuture<'_, Result<(), RpcError>>;
+    fn notify<'a>(&'a self, method: &'a str, params: Value) -> BoxFuture<'a, Result<(), RpcError>>;
     /// Asks the client and waits for its answer (older eras only).
-    fn request(&self, method: &str, params: Value) -> BoxFuture<'_, Result<Value, RpcError>>;
+    fn request<'a>(
+        &'a self,
+        method: &'a str,
+        params: Value,
+    ) -> BoxFuture<'a, Result<Value, RpcError>>;
 }
 
 /// Features of the protocol besides tools.

@@ -25,8 +25,8 @@ pub struct Catalog {
     agent: Arc<Agent>,
     /// In list order.
     pub tools: Vec<Arc<Tool>>,
-    /// What the families of these tools tell an agent at the start, a paragraph each.
-    pub instructions: String,
+    /// The families of these tools, in the same order.
+    pub families: Vec<Arc<dyn Family>>,
     pub unresolved: Vec<Unresolved>,
 }
 
@@ -91,20 +91,6 @@ impl Registry {
     pub fn families(&self) -> &[Arc<dyn Family>] {
         &self.families
     }
-
-    /// The features of all families together.
-    pub fn features(&self) -> Features {
-        self.families.iter().map(|family| family.features()).fold(
-            Features::default(),
-            |all, one| Features {
-                resources: all.resources | one.resources,
-                subscriptions: all.subscriptions | one.subscriptions,
-                prompts: all.prompts | one.prompts,
-                completions: all.completions | one.completions,
-                logging: all.logging | one.logging,
-            },
-        )
-    }
 }
 
 impl Catalogs {
@@ -148,11 +134,10 @@ impl Catalog {
             .cloned()
             .unzip();
         families.dedup();
-        let instructions = families
+        let families = families
             .into_iter()
-            .filter_map(|family| registry.families[family].instructions())
-            .collect::<Vec<_>>()
-            .join("\n\n");
+            .map(|family| registry.families[family].clone())
+            .collect();
         let unresolved = agent
             .spec
             .tools
@@ -162,8 +147,36 @@ impl Catalog {
         Self {
             agent,
             tools,
-            instructions,
+            families,
             unresolved,
         }
+    }
+
+    /// What an agent should know before its first call, a paragraph for each family that says something.
+    pub fn instructions(&self) -> String {
+        self.families
+            .iter()
+            .filter_map(|family| family.instructions())
+            .collect::<Vec<_>>()
+            .join("\n\n")
+    }
+
+    /// The protocol's other features that any of the families has.
+    pub fn features(&self) -> Features {
+        self.families.iter().map(|family| family.features()).fold(
+            Features::default(),
+            |all, one| Features {
+                resources: all.resources | one.resources,
+                subscriptions: all.subscriptions | one.subscriptions,
+                prompts: all.prompts | one.prompts,
+                completions: all.completions | one.completions,
+                logging: all.logging | one.logging,
+            },
+        )
+    }
+
+    /// The first of the families that has a feature.
+    pub fn family_with(&self, has: impl Fn(Features) -> bool) -> Option<&Arc<dyn Family>> {
+        self.families.iter().find(|family| has(family.features()))
     }
 }

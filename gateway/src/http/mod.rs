@@ -1,1 +1,202 @@
-//! To be written.
+//! The HTTP server: bounded connections, and the endpoint of each agent.
+
+mod access;
+mod mcp;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::any;
+use http::StatusCode;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tracing::{info, warn};
+
+pub use self::mcp::Limits;
+
+use self::access::Access;
+use self::mcp::Mcp;
+use crate::directory::Directory;
+use crate::pipeline::Pipeline;
+
+/// How a server behaves. The defaults are those of the product.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Host names that are accepted besides loopback, without port; `*.example.com` stands for every name below.
+    pub hostnames: Vec<String>,
+    /// How old the directory may get while its source cannot be reached; then 503. `None`: without limit.
+    pub max_config_staleness: Option<Duration>,
+    /// Connections at once; more wait to be accepted.
+    pub max_connections: usize,
+    /// How long a connection may be silent between two requests, and how long the head of a request may take.
+    pub idle_connection: Duration,
+    /// Largest request body in bytes.
+    pub max_body: usize,
+    /// How often a call says that it goes on, to a client that sent a progress token.
+    pub progress_interval: Duration,
+    /// When a call that is still running is turned into an event stream.
+    pub stream_after: Duration,
+    /// Longest silence of an event stream; then it carries a comment.
+    pub longest_silence: Duration,
+    /// Largest page of `tools/list` in bytes.
+    pub page_bytes: usize,
+    pub sessions: Limits,
+    /// Answers plain calls without rmcp. Off only to show that it makes no difference.
+    pub fast_lane: bool,
+    /// How long running calls may go on once the server stops.
+    pub grace: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            hostnames: Vec::new(),
+            max_config_staleness: None,
+            max_connections: 20_000,
+            idle_connection: Duration::from_secs(75),
+            max_body: 4 << 20,
+            progress_interval: Duration::from_secs(20),
+            stream_after: Duration::from_secs(10),
+            longest_silence: Duration::from_secs(15),
+            page_bytes: 900 << 10,
+            sessions: Limits::default(),
+            fast_lane: true,
+            grace: Duration::from_secs(20),
+        }
+    }
+}
+
+/// Serves agents on `listener` until `shutdown`.
+///
+/// Then no connection is accepted any more, event streams end, and running calls have [`Settings::grace`] to finish.
+/// Returns when all of that is done, the calls that write included.
+pub async fn serve(
+    listener: TcpListener,
+    pipeline: Arc<Pipeline>,
+    directory: Directory,
+    settings: Settings,
+    shutdown: CancellationToken,
+) {
+    let grace = settings.grace;
+    let mcp = Arc::new(Mcp::new(
+        pipeline.clone(),
+        settings.clone(),
+        shutdown.clone(),
+    ));
+    let access = Arc::new(Access {
+        directory: directory.clone(),
+        clock: pipeline.clock.clone(),
+        hostnames: settings.hostnames.clone(),
+        max_config_staleness: settings.max_config_staleness,
+    });
+    let house = mcp.clone();
+    tokio::join!(
+        accept(listener, router(mcp, access), &settings, &shutdown),
+        house.keep_house(directory),
+    );
+    pipeline.writes.close();
+    if tokio::time::timeout(grace, pipeline.writes.wait())
+        .await
+        .is_err()
+    {
+        warn!(
+            calls = pipeline.writes.len(),
+            "stopping in the middle of calls that write"
+        );
+    }
+}
+
+/// What agents' endpoints look like, before and after the agent's id.
+const ENDPOINT: (&str, &str) = ("/runtime/agents/", "/mcp");
+
+fn router(mcp: Arc<Mcp>, access: Arc<Access>) -> Router {
+    let endpoint = async move |request: Request| -> Response {
+        let id = request
+            .uri()
+            .path()
+            .strip_prefix(ENDPOINT.0)
+            .and_then(|path| path.strip_suffix(ENDPOINT.1))
+            .unwrap_or_default();
+        match access.admit(request.uri(), request.headers(), id) {
+            Ok(caller) => mcp.answer(&caller, request).await,
+            Err(refusal) => *refusal,
+        }
+    };
+    Router::new()
+        .route("/runtime/agents/{id}/mcp", any(endpoint))
+        .fallback(async || (StatusCode::NOT_FOUND, "not found\n"))
+}
+
+async fn accept(
+    listener: TcpListener,
+    router: Router,
+    settings: &Settings,
+    shutdown: &CancellationToken,
+) {
+    let connections = TaskTracker::new();
+    let room = Arc::new(Semaphore::new(settings.max_connections));
+    loop {
+        let place = tokio::select! {
+            place = room.clone().acquire_owned() => place.expect("the semaphore is never closed"),
+            () = shutdown.cancelled() => break,
+        };
+        let stream = tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(cause) => {
+                    // Out of file descriptors, say: others may become free.
+                    warn!(error = %cause, "a connection could not be accepted");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            },
+            () = shutdown.cancelled() => break,
+        };
+        let router = router.clone();
+        let (idle, grace) = (settings.idle_connection, settings.grace);
+        let shutdown = shutdown.clone();
+        connections.spawn(async move {
+            converse(stream, router, idle, grace, &shutdown).await;
+            drop(place);
+        });
+    }
+    info!(connections = connections.len(), "stopping to serve agents");
+    connections.close();
+    connections.wait().await;
+}
+
+async fn converse(
+    stream: TcpStream,
+    router: Router,
+    idle: Duration,
+    grace: Duration,
+    shutdown: &CancellationToken,
+) {
+    // Without it every event of a stream waits for the acknowledgement of the one before, about 40 ms.
+    if stream.set_nodelay(true).is_err() {
+        return;
+    }
+    let connection = http1::Builder::new()
+        .max_buf_size(8192)
+        // hyper counts from the end of one request to the end of the next one's head.
+        .header_read_timeout(idle)
+        .timer(TokioTimer::new())
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+    let mut connection = std::pin::pin!(connection);
+    // How a connection ends says nothing that the call's own record does not say.
+    tokio::select! {
+        _ = connection.as_mut() => {}
+        () = shutdown.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            let _ = tokio::time::timeout(grace, connection).await;
+        }
+    }
+}

@@ -17,7 +17,8 @@ pub struct Tool {
     pub effect: Effect,
     /// What decides whether an agent has it.
     pub served: Served,
-    /// The tool talks to the client while it runs (progress, questions, log messages).
+    /// The tool talks to the client while it runs (progress, questions, log messages), or its schema has parameters
+    /// that headers mirror (`x-mcp-header`).
     pub interactive: bool,
 }
 
@@ -75,6 +76,9 @@ pub enum ErrorKind {
     Refused,
     /// Something of ours or upstream failed; calling again may work.
     Unavailable,
+    /// The client lacks a capability of the protocol that the tool cannot do without, by name. The one error that
+    /// clients get as a protocol error, since it is about them and not about the call.
+    NeedsCapability(&'static str),
 }
 
 impl ErrorKind {
@@ -84,6 +88,7 @@ impl ErrorKind {
             Self::Arguments => "bad_arguments",
             Self::Refused => "refused",
             Self::Unavailable => "failed",
+            Self::NeedsCapability(_) => "needs_capability",
         }
     }
 }

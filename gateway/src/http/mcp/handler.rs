@@ -1,0 +1,411 @@
+//! What rmcp's service calls: each request goes to the pipeline or to the family that has the feature.
+
+#![expect(
+    deprecated,
+    reason = "clients of the older era still set log levels and subscribe to resources"
+)]
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest,
+    CustomResult, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, PromptsCapability, ReadResourceRequestParams, ReadResourceResponse,
+    ResourcesCapability, ServerCapabilities, ServerConfig, SetLevelRequestParams,
+    SubscribeRequestParams, Tool, ToolsCapability, UnsubscribeRequestParams,
+};
+use rmcp::service::RequestContext;
+use rmcp::{RoleServer, ServerHandler};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tracing::error;
+
+use super::peer::Peer;
+use super::sessions::Session;
+use super::wire::Message;
+use super::{Mcp, results};
+use crate::catalog::Catalog;
+use crate::family::{Features, RpcError};
+use crate::http::access::Caller;
+use crate::pipeline::{Answer, Request};
+use crate::tool::ErrorKind;
+
+/// Serves one request of one caller.
+#[derive(Clone)]
+pub(super) struct Handler {
+    mcp: Arc<Mcp>,
+    caller: Caller,
+    catalog: Arc<Catalog>,
+    is_newer: bool,
+    /// Of the older era, but for `initialize`.
+    session: Option<Arc<Session>>,
+    /// The request as it was sent: arguments go to the tool as they came.
+    body: Bytes,
+}
+
+/// The methods that exist. A request for one of them that could not be read had wrong parameters.
+const METHODS: [&str; 12] = [
+    "tools/list",
+    "tools/call",
+    "prompts/list",
+    "prompts/get",
+    "resources/list",
+    "resources/templates/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/unsubscribe",
+    "completion/complete",
+    "logging/setLevel",
+    "subscriptions/listen",
+];
+
+impl Handler {
+    pub(super) fn newer(mcp: &Arc<Mcp>, caller: &Caller, body: &Bytes) -> Self {
+        Self::new(mcp, caller, true, None, body)
+    }
+
+    pub(super) fn older(
+        mcp: &Arc<Mcp>,
+        caller: &Caller,
+        session: Option<Arc<Session>>,
+        body: &Bytes,
+    ) -> Self {
+        Self::new(mcp, caller, false, session, body)
+    }
+
+    fn new(
+        mcp: &Arc<Mcp>,
+        caller: &Caller,
+        is_newer: bool,
+        session: Option<Arc<Session>>,
+        body: &Bytes,
+    ) -> Self {
+        Self {
+            mcp: mcp.clone(),
+            caller: caller.clone(),
+            catalog: mcp.pipeline.catalogs.of(&caller.agent),
+            is_newer,
+            session,
+            body: body.clone(),
+        }
+    }
+
+    /// Asks the family that has a feature, and reads its answer as what the protocol calls it.
+    async fn relay<R: DeserializeOwned>(
+        &self,
+        has: impl Fn(Features) -> bool,
+        method: &str,
+        params: impl Serialize,
+        context: RequestContext<RoleServer>,
+    ) -> Result<R, ErrorData> {
+        let Some(family) = self.catalog.family_with(has) else {
+            return Err(not_found(method));
+        };
+        let params = serde_json::to_value(params).map_err(|cause| broken(method, &cause))?;
+        let cancelled = context.ct.clone();
+        let peer = Peer::new(context, &self.body);
+        let answer = family.request(&self.caller.agent, method, params, &peer);
+        let answer = cancelled
+            .run_until_cancelled(answer)
+            .await
+            .ok_or_else(|| ErrorData::internal_error("cancelled", None))?
+            .map_err(rpc_error)?;
+        serde_json::from_value(answer).map_err(|cause| broken(method, &cause))
+    }
+
+    fn features(&self) -> Features {
+        self.catalog.features()
+    }
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let features = self.features();
+        let mut capabilities = ServerCapabilities::default();
+        let mut tools = ToolsCapability::default();
+        tools.list_changed = self
+            .mcp
+            .tells_changes(&self.caller.agent, self.is_newer)
+            .then_some(true);
+        capabilities.tools = Some(tools);
+        capabilities.prompts = features.prompts.then(PromptsCapability::default);
+        capabilities.resources = features.resources.then(|| {
+            let mut resources = ResourcesCapability::default();
+            resources.subscribe = features.subscriptions.then_some(true);
+            resources
+        });
+        capabilities.completions = features.completions.then(Default::default);
+        capabilities.logging = features.logging.then(Default::default);
+        let server =
+            Implementation::new("chandlery", env!("CARGO_PKG_VERSION")).with_title("Chandlery");
+        let info = ServerConfig::new(capabilities).with_server_info(server);
+        match self.catalog.instructions() {
+            none if none.is_empty() => info,
+            instructions => info.with_instructions(instructions),
+        }
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let list = self
+            .mcp
+            .list_for(&self.caller.agent, self.session.as_deref());
+        let cursor = request.and_then(|request| request.cursor);
+        let page = list.page(cursor.as_deref(), self.is_newer).ok_or_else(|| {
+            ErrorData::invalid_params(
+                "Unknown cursor: the list has changed; start again without a cursor",
+                None,
+            )
+        })?;
+        serde_json::from_slice(page).map_err(|cause| broken("tools/list", &cause))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let name = request.name.into_owned();
+        let cancelled = context.ct.clone();
+        let peer = Arc::new(Peer::new(context, &self.body));
+        let worker = match &self.session {
+            Some(session) => Some(session.to_string()),
+            None => peer.worker(),
+        };
+        let call = self.mcp.pipeline.call(Request {
+            agent: self.caller.agent.clone(),
+            key_id: self.caller.key_id.clone(),
+            tool: name.clone(),
+            arguments: arguments(&self.body),
+            worker,
+            client: peer.clone(),
+            cancelled,
+        });
+        let answer = peer
+            .progress_while(self.mcp.settings.progress_interval, call)
+            .await;
+        let result = match answer {
+            Answer::Done(output) => results::done(output, self.is_newer),
+            Answer::Failed(failure) => match failure.kind {
+                ErrorKind::NeedsCapability(capability) => {
+                    let data = json!({"requiredCapabilities": {capability: {}}});
+                    return Err(ErrorData::new(
+                        ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
+                        failure.message,
+                        Some(data),
+                    ));
+                }
+                ErrorKind::Arguments | ErrorKind::Refused | ErrorKind::Unavailable => {
+                    results::failed(&failure.message, self.is_newer)
+                }
+            },
+            Answer::UnknownTool => {
+                return Err(ErrorData::invalid_params(
+                    results::unknown_tool(&name),
+                    None,
+                ));
+            }
+            // Nobody reads it: the client has gone or has cancelled the call.
+            Answer::Cancelled => return Err(ErrorData::internal_error("cancelled", None)),
+        };
+        let result: Value =
+            serde_json::from_slice(&result).map_err(|cause| broken("tools/call", &cause))?;
+        let response = if needs_input(&result) {
+            serde_json::from_value(result).map(CallToolResponse::InputRequired)
+        } else {
+            serde_json::from_value(result).map(CallToolResponse::Complete)
+        };
+        response.map_err(|cause| broken("tools/call", &cause))
+    }
+
+    /// Lets rmcp check the headers that mirror arguments.
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        let tool = self.catalog.tools.iter().find(|tool| tool.name == name)?;
+        Some(Tool::new(
+            tool.name.clone(),
+            tool.description.clone(),
+            tool.input_schema.clone(),
+        ))
+    }
+
+    async fn list_prompts(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        self.relay(|has| has.prompts, "prompts/list", request, context)
+            .await
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        let result: Value = self
+            .relay(|has| has.prompts, "prompts/get", request, context)
+            .await?;
+        let response = if needs_input(&result) {
+            serde_json::from_value(result).map(GetPromptResponse::InputRequired)
+        } else {
+            serde_json::from_value(result).map(GetPromptResponse::Complete)
+        };
+        response.map_err(|cause| broken("prompts/get", &cause))
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        self.relay(|has| has.resources, "resources/list", request, context)
+            .await
+    }
+
+    async fn list_resource_templates(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        self.relay(
+            |has| has.resources,
+            "resources/templates/list",
+            request,
+            context,
+        )
+        .await
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let result: Value = self
+            .relay(|has| has.resources, "resources/read", request, context)
+            .await?;
+        let response = if needs_input(&result) {
+            serde_json::from_value(result).map(ReadResourceResponse::InputRequired)
+        } else {
+            serde_json::from_value(result).map(ReadResourceResponse::Complete)
+        };
+        response.map_err(|cause| broken("resources/read", &cause))
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.relay(
+            |has| has.subscriptions,
+            "resources/subscribe",
+            request,
+            context,
+        )
+        .await
+        .map(|_: Value| ())
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.relay(
+            |has| has.subscriptions,
+            "resources/unsubscribe",
+            request,
+            context,
+        )
+        .await
+        .map(|_: Value| ())
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        self.relay(
+            |has| has.completions,
+            "completion/complete",
+            request,
+            context,
+        )
+        .await
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.relay(|has| has.logging, "logging/setLevel", request, context)
+            .await
+            .map(|_: Value| ())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        if METHODS.contains(&method.as_str()) {
+            Err(ErrorData::invalid_params(
+                format!("Invalid params for {method}"),
+                None,
+            ))
+        } else {
+            Err(not_found(&method))
+        }
+    }
+}
+
+/// The arguments of a `tools/call`, as they were sent.
+fn arguments(body: &[u8]) -> Box<RawValue> {
+    Message::parse(body)
+        .ok()
+        .and_then(|message| message.params()?.arguments.map(RawValue::to_owned))
+        .unwrap_or_else(no_arguments)
+}
+
+/// What a call without arguments has.
+pub(super) fn no_arguments() -> Box<RawValue> {
+    RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")
+}
+
+fn needs_input(result: &Value) -> bool {
+    result["resultType"] == "input_required"
+}
+
+fn not_found(method: &str) -> ErrorData {
+    ErrorData::new(
+        ErrorCode::METHOD_NOT_FOUND,
+        format!("Method not found: {method}"),
+        None,
+    )
+}
+
+fn rpc_error(failure: RpcError) -> ErrorData {
+    let RpcError {
+        code,
+        message,
+        data,
+    } = failure;
+    ErrorData::new(ErrorCode(code), message, data)
+}
+
+/// A family's answer that the protocol does not know: a mistake in the program.
+fn broken(method: &str, cause: &serde_json::Error) -> ErrorData {
+    error!(rpc.method = method, error = %cause, "an answer does not fit the protocol");
+    ErrorData::internal_error("the answer does not fit the protocol", None)
+}

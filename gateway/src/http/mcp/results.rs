@@ -1,0 +1,160 @@
+//! From a call's answer to the bytes of a `tools/call` result, the same for both lanes.
+
+use serde_json::{Value, json};
+
+use crate::tool::Output;
+
+/// Largest result in bytes; a common client breaks above 1 MiB per event, envelope included.
+pub(super) const MAX_BYTES: usize = 1_000_000;
+
+/// The result of a call that worked.
+pub(super) fn done(output: Output, is_newer: bool) -> Vec<u8> {
+    let result = match output {
+        Output::Text(text) => return finished(&text, None, false, is_newer),
+        Output::Structured { text, value } => {
+            return finished(&text, Some(&value), false, is_newer);
+        }
+        Output::Raw(mut result) => {
+            if let (true, Some(fields)) = (is_newer, result.as_object_mut()) {
+                fields
+                    .entry("resultType")
+                    .or_insert_with(|| json!("complete"));
+            }
+            result.to_string().into_bytes()
+        }
+    };
+    if result.len() <= MAX_BYTES {
+        result
+    } else {
+        failed(&too_large(result.len()), is_newer)
+    }
+}
+
+/// The result of a call that did not work.
+pub(super) fn failed(message: &str, is_newer: bool) -> Vec<u8> {
+    finished(message, None, true, is_newer)
+}
+
+/// The error of a tool that the agent does not have, or that does not exist: the two look alike.
+pub(super) fn unknown_tool(name: &str) -> String {
+    format!("Unknown tool '{name}'")
+}
+
+fn finished(text: &str, value: Option<&Value>, is_error: bool, is_newer: bool) -> Vec<u8> {
+    let mut result = Vec::with_capacity(text.len() + 96);
+    result.extend_from_slice(b"{\"content\":[{\"type\":\"text\",\"text\":");
+    write(&mut result, text);
+    result.extend_from_slice(b"}]");
+    // Revisions before the newer one allow objects only.
+    if let Some(value) = value.filter(|value| is_newer || value.is_object()) {
+        result.extend_from_slice(b",\"structuredContent\":");
+        write(&mut result, value);
+    }
+    result.extend_from_slice(b",\"isError\":");
+    write(&mut result, &is_error);
+    if is_newer {
+        result.extend_from_slice(b",\"resultType\":\"complete\"");
+    }
+    result.push(b'}');
+    match value {
+        _ if result.len() <= MAX_BYTES => result,
+        Some(_) => failed(&too_large(result.len()), is_newer),
+        None => finished(&cut(text), None, is_error, is_newer),
+    }
+}
+
+fn write(to: &mut Vec<u8>, value: &(impl serde::Serialize + ?Sized)) {
+    serde_json::to_writer(to, value).expect("text and JSON values always serialize");
+}
+
+/// As much of `text` as fits once it is escaped, and a note that says so.
+fn cut(text: &str) -> String {
+    let note = format!(
+        "\n\n[Cut: the result has {} bytes, more than fits into one answer. Ask for less at a time.]",
+        text.len()
+    );
+    let mut room = MAX_BYTES - note.len() - 256;
+    let end = text
+        .char_indices()
+        .find(|&(_, char)| {
+            let escaped = match char {
+                '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
+                char if char < ' ' => 6,
+                char => char.len_utf8(),
+            };
+            match room.checked_sub(escaped) {
+                Some(left) => {
+                    room = left;
+                    false
+                }
+                None => true,
+            }
+        })
+        .map_or(text.len(), |(at, _)| at);
+    format!("{}{note}", &text[..end])
+}
+
+fn too_large(bytes: usize) -> String {
+    format!(
+        "the result has {bytes} bytes, more than the {MAX_BYTES} that one answer may have; ask for less at a time"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(output: Output, is_newer: bool, expected: Value) {
+        let result: Value = serde_json::from_slice(&done(output, is_newer)).unwrap();
+        assert_eq!(result, expected);
+    }
+
+    #[test]
+    fn older_revisions_get_neither_a_result_type_nor_structured_content_that_is_no_object() {
+        let list = || Output::Structured {
+            text: "[1]".into(),
+            value: json!([1]),
+        };
+        let content = json!([{"type": "text", "text": "[1]"}]);
+        check(list(), false, json!({"content": content, "isError": false}));
+        check(
+            list(),
+            true,
+            json!({"content": content, "structuredContent": [1], "isError": false, "resultType": "complete"}),
+        );
+    }
+
+    #[test]
+    fn text_that_is_too_long_is_cut_with_a_note_and_a_value_is_refused() {
+        for text in ["x".repeat(3 << 20), "\"\u{1}é".repeat(1 << 20)] {
+            let result = done(Output::Text(text), true);
+            assert!(result.len() <= MAX_BYTES && result.len() > MAX_BYTES - 1024);
+            let result: Value = serde_json::from_slice(&result).unwrap();
+            assert!(
+                result["content"][0]["text"]
+                    .as_str()
+                    .unwrap()
+                    .contains("[Cut: ")
+            );
+            assert_eq!(result["isError"], false);
+        }
+        let value = json!({"rows": "x".repeat(2 << 20)});
+        for output in [
+            Output::Raw(value.clone()),
+            Output::Structured {
+                text: String::new(),
+                value,
+            },
+        ] {
+            let result: Value = serde_json::from_slice(&done(output, false)).unwrap();
+            assert_eq!(result["isError"], true);
+            assert!(
+                result["content"][0]["text"]
+                    .as_str()
+                    .unwrap()
+                    .contains("ask for less")
+            );
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The wire format: a JSON-RPC message borrowed from a request's body, and the few answers that are made by hand.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use axum::body::Body;
+use axum::response::Response;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+pub(super) use crate::http::access::sole;
+
+/// The stateless revision; every request says so in its `_meta` and its headers.
+pub(super) const NEWER: &str = "2026-07-28";
+/// The revisions with `initialize` and sessions, newest first.
+pub(super) const OLDER: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+pub(super) const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+pub(super) const NAME: HeaderName = HeaderName::from_static("mcp-name");
+
+pub(super) const PARSE_ERROR: i32 = -32700;
+pub(super) const INVALID_REQUEST: i32 = -32600;
+pub(super) const METHOD_NOT_FOUND: i32 = -32601;
+pub(super) const INVALID_PARAMS: i32 = -32602;
+
+/// A JSON-RPC message. Nothing in it has been checked but that it is a JSON object.
+#[derive(serde::Deserialize)]
+pub(super) struct Message<'a> {
+    #[serde(borrow)]
+    pub(super) jsonrpc: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) params: Option<&'a RawValue>,
+}
+
+/// The parameters that both lanes look at.
+#[derive(serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Params<'a> {
+    #[serde(borrow)]
+    pub(super) name: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) arguments: Option<&'a RawValue>,
+    #[serde(borrow, rename = "_meta")]
+    pub(super) meta: Option<Meta<'a>>,
+    #[serde(borrow)]
+    pub(super) cursor: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    pub(super) notifications: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) input_responses: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) request_state: Option<&'a RawValue>,
+}
+
+/// What a request says of itself.
+#[derive(serde::Deserialize)]
+pub(super) struct Meta<'a> {
+    #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
+    pub(super) protocol_version: Option<Cow<'a, str>>,
+    #[serde(borrow, rename = "io.modelcontextprotocol/clientCapabilities")]
+    pub(super) client_capabilities: Option<&'a RawValue>,
+    #[serde(borrow, rename = "io.modelcontextprotocol/clientInfo")]
+    pub(super) client_info: Option<&'a RawValue>,
+    #[serde(borrow, rename = "progressToken")]
+    pub(super) progress_token: Option<&'a RawValue>,
+    #[serde(borrow, rename = "chandlery.dev/worker")]
+    pub(super) worker: Option<Cow<'a, str>>,
+}
+
+impl<'a> Message<'a> {
+    /// `Err` is the answer: the body is no JSON object.
+    pub(super) fn parse(body: &'a [u8]) -> Result<Self, Box<Response>> {
+        // A derived struct would take an array for its fields, so what a batch is must be seen first.
+        if body.trim_ascii_start().first() == Some(&b'[') {
+            return Err(Box::new(refuse(
+                StatusCode::BAD_REQUEST,
+                INVALID_REQUEST,
+                "Invalid Request: send one message per POST; batches are not part of the protocol any more",
+            )));
+        }
+        serde_json::from_slice(body).map_err(|_| {
+            Box::new(refuse(
+                StatusCode::BAD_REQUEST,
+                PARSE_ERROR,
+                "Parse error: the body is not a JSON-RPC message",
+            ))
+        })
+    }
+
+    pub(super) fn params(&self) -> Option<Params<'a>> {
+        let params = self.params?.get();
+        params
+            .starts_with('{')
+            .then(|| serde_json::from_str(params).ok())?
+    }
+
+    /// Whether the message belongs to the stateless revision. `initialize` never does.
+    pub(super) fn is_newer(&self, headers: &HeaderMap, meta: Option<&Meta<'_>>) -> bool {
+        let method = self.method.as_deref();
+        method != Some("initialize")
+            && (is_newer(headers)
+                || meta.is_some_and(|meta| meta.protocol_version.is_some())
+                || method == Some("server/discover"))
+    }
+}
+
+/// Whether the headers name the stateless revision or a later one.
+pub(super) fn is_newer(headers: &HeaderMap) -> bool {
+    text(headers, &PROTOCOL_VERSION)
+        .is_some_and(|version| version.len() == NEWER.len() && version >= NEWER)
+}
+
+pub(super) fn text<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+/// Whether the raw value would also be read as a value: strings decode, numbers fit, nesting ends.
+///
+/// Borrowed text is only scanned, so `"\ud800"` and `1e999` pass as raw values.
+pub(super) fn is_sound(raw: &RawValue) -> bool {
+    raw.get() == "{}" || serde_json::from_str::<Sound>(raw.get()).is_ok()
+}
+
+struct Sound;
+
+impl<'de> Deserialize<'de> for Sound {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Sound)
+    }
+}
+
+impl<'de> Visitor<'de> for Sound {
+    type Value = Sound;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_bool<E: Error>(self, _: bool) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_i64<E: Error>(self, _: i64) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_u64<E: Error>(self, _: u64) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_f64<E: Error>(self, _: f64) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_str<E: Error>(self, _: &str) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Sound, E> {
+        Ok(Sound)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Sound, A::Error> {
+        while items.next_element::<Sound>()?.is_some() {}
+        Ok(Sound)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Sound, A::Error> {
+        while entries.next_entry::<Sound, Sound>()?.is_some() {}
+        Ok(Sound)
+    }
+}
+
+/// A JSON answer with status 200.
+pub(super) fn json(body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    response.headers_mut().insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("application/json"),
+    );
+    response
+}
+
+/// `result`, already JSON, as the answer to `id`.
+pub(super) fn result(id: &str, result: &[u8]) -> Vec<u8> {
+    envelope(id, b",\"result\":", result)
+}
+
+/// An error as the answer to `id`, which is JSON; `null` where the request had none.
+pub(super) fn error(id: &str, code: i32, message: &str) -> Vec<u8> {
+    let error = serde_json::json!({"code": code, "message": message}).to_string();
+    envelope(id, b",\"error\":", error.as_bytes())
+}
+
+fn envelope(id: &str, field: &[u8], value: &[u8]) -> Vec<u8> {
+    const HEAD: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
+    let mut body = Vec::with_capacity(HEAD.len() + id.len() + field.len() + value.len() + 1);
+    body.extend_from_slice(HEAD);
+    body.extend_from_slice(id.as_bytes());
+    body.extend_from_slice(field);
+    body.extend_from_slice(value);
+    body.push(b'}');
+    body
+}
+
+/// A JSON-RPC error without an id, under an HTTP status that says it too.
+pub(super) fn refuse(status: StatusCode, code: i32, message: &str) -> Response {
+    let mut response = json(error("null", code, message));
+    *response.status_mut() = status;
+    response
+}
+
+/// An answer without a body.
+pub(super) fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// An event stream.
+pub(super) fn stream(body: Body) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static("text/event-stream"),
+    );
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    headers.insert(
+        HeaderName::from_static("x-accel-buffering"),
+        HeaderValue::from_static("no"),
+    );
+    response
+}
+
+/// One message as an event of a stream.
+pub(super) fn event(message: &[u8]) -> Bytes {
+    [b"event: message\ndata: ", message, b"\n\n"]
+        .concat()
+        .into()
+}
+
+/// What keeps a silent stream open.
+pub(super) const COMMENT: Bytes = Bytes::from_static(b": \n\n");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_reads_as_a_value_is_sound() {
+        for (raw, expected) in [
+            (r#"{"a":[1,2.5,"x",null,true]}"#, true),
+            (r#""\ud83d\ude00""#, true),
+            (r#""\ud800""#, false),
+            (r#"{"\ud800":1}"#, false),
+            ("1e999", false),
+            (&format!("{}{}", "[".repeat(500), "]".repeat(500)), false),
+        ] {
+            let raw: &RawValue = serde_json::from_str(raw).unwrap();
+            assert_eq!(is_sound(raw), expected, "{raw}");
+        }
+    }
+}

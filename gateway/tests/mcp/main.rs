@@ -1,0 +1,6 @@
+//! The MCP endpoint as clients see it: a server in process, on a loopback port.
+
+mod fixture;
+mod harness;
+
+mod access;
