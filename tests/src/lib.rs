@@ -7,6 +7,7 @@
 pub mod audit;
 pub mod cluster;
 pub mod namespace;
+pub mod release;
 
 use std::time::Duration;
 
