@@ -5,6 +5,7 @@
 //! `tests/cluster/cluster exec cargo test …`.
 
 pub mod audit;
+pub mod clients;
 pub mod cluster;
 pub mod namespace;
 pub mod release;
