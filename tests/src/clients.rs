@@ -25,6 +25,10 @@ fn installed(path: &str) -> Result<PathBuf> {
         .or_else(|| Some(Path::new(&std::env::var_os("HOME")?).join(".cache")))
         .context("neither XDG_CACHE_HOME nor HOME is set")?;
     let path = cache.join("chandlery/clients").join(path);
-    ensure!(path.exists(), "{} is missing: run tests/setup", path.display());
+    ensure!(
+        path.exists(),
+        "{} is missing: run tests/setup",
+        path.display()
+    );
     Ok(path)
 }
