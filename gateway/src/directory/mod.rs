@@ -4,6 +4,7 @@
 
 mod build;
 pub mod files;
+pub mod kube;
 
 use std::collections::HashMap;
 use std::sync::Arc;
