@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::directory::Agent;
 use crate::gate::Permit;
-use crate::tool::{Output, Tool, ToolError};
+use crate::tool::{Operation, Output, Tool, ToolError};
 
 /// A tool family. Adding one is a folder under `families/` and a line in `families/mod.rs`.
 pub trait Family: Send + Sync + 'static {
@@ -24,6 +24,16 @@ pub trait Family: Send + Sync + 'static {
     /// Names that are answered but not listed, each with the tool that answers and how its arguments are rewritten.
     fn aliases(&self) -> Vec<Alias> {
         Vec::new()
+    }
+
+    /// What a call of `tool` with these arguments does. It decides how the call is recorded, and that one which
+    /// writes runs to its end though its client goes away. Arguments that make no sense are the tool's own operation.
+    fn operation(&self, tool: &Tool, arguments: &RawValue) -> Operation {
+        let _ = arguments;
+        Operation {
+            name: tool.name.clone(),
+            effect: tool.effect,
+        }
     }
 
     /// Runs a call that the gate has permitted.
@@ -65,8 +75,8 @@ pub struct Alias {
     pub name: &'static str,
     /// Listed name of the tool that answers.
     pub tool: &'static str,
-    /// From the older tool's arguments to the tool's; a refusal is an error result.
-    pub rewrite: fn(&RawValue) -> Result<Box<RawValue>, ToolError>,
+    /// From the older tool's arguments to the tool's. What was wrong in them is still wrong afterwards.
+    pub rewrite: fn(&RawValue) -> Box<RawValue>,
 }
 
 /// One call, as a family gets it.

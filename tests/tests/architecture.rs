@@ -20,7 +20,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rmcp", &["http/mcp", "families/remote"]),
     ("kube", &["directory/kube"]),
     ("axum", &["http"]),
-    ("sqlx", &["store", "families/*/store"]),
+    ("sqlx", &["store", "audit/store", "families/*/store"]),
 ];
 
 #[test]

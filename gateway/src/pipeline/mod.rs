@@ -1,18 +1,20 @@
-//! The straight line of a call: which, may it, do it, record it.
+//! The straight line of a call: record it, which, may it, do it, answer.
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::error;
 
+use crate::audit::{Audit, Opening, Record};
 use crate::catalog::Catalogs;
 use crate::directory::Agent;
 use crate::family::{Call, Client};
 use crate::gate::{self, Decision};
 use crate::store::Clock;
-use crate::tool::{Effect, Output, ToolError};
+use crate::tool::{Effect, Operation, Output, ToolError};
 
 /// How a call ended.
 #[derive(Debug)]
@@ -41,6 +43,7 @@ pub struct Request {
 pub struct Pipeline {
     pub catalogs: Catalogs,
     pub clock: Clock,
+    pub audit: Audit,
     /// The calls that write, each in a task of its own. Whoever stops the gateway closes it and waits.
     pub writes: TaskTracker,
 }
@@ -49,19 +52,20 @@ impl Pipeline {
     /// Runs one call, whoever carries it: MCP, REST or a program in process.
     ///
     /// Dropping the future or cancelling the request ends a call that reads; a call that writes runs to its end
-    /// in a task of its own, and is recorded.
-    pub async fn call(self: &Arc<Self>, request: Request) -> Answer {
+    /// in a task of its own. Either is recorded, and a call that writes is answered after its record is durable.
+    pub async fn call(self: &Arc<Self>, mut request: Request) -> Answer {
+        let operation = self.resolve(&mut request);
         let cancelled = request.cancelled.clone();
-        if !self.writes(&request.tool) {
+        if operation.effect == Effect::Reads {
             return cancelled
-                .run_until_cancelled(self.run(request))
+                .run_until_cancelled(self.run(request, operation))
                 .await
                 .unwrap_or(Answer::Cancelled);
         }
         let pipeline = self.clone();
         let write = self
             .writes
-            .spawn(async move { pipeline.run(request).await });
+            .spawn(async move { pipeline.run(request, operation).await });
         match cancelled.run_until_cancelled(write).await {
             Some(Ok(answer)) => answer,
             Some(Err(failure)) => {
@@ -74,31 +78,59 @@ impl Pipeline {
         }
     }
 
-    fn writes(&self, tool: &str) -> bool {
-        self.catalogs
-            .registry()
-            .find(tool)
-            .is_some_and(|entry| entry.tool.effect != Effect::Reads)
+    /// What the request asks for, whether or not the agent may. An older name's arguments become the tool's.
+    fn resolve(&self, request: &mut Request) -> Operation {
+        let Some(entry) = self.catalogs.registry().find(&request.tool) else {
+            return Operation {
+                name: request.tool.clone().into(),
+                effect: Effect::Reads,
+            };
+        };
+        if let Some(alias) = entry.alias {
+            request.arguments = (alias.rewrite)(&request.arguments);
+        }
+        entry.family.operation(entry.tool, &request.arguments)
     }
 
-    async fn run(&self, request: Request) -> Answer {
+    async fn run(&self, request: Request, operation: Operation) -> Answer {
+        let now = self.clock.now();
+        let effect = operation.effect;
+        let opening = Opening {
+            agent: &request.agent,
+            key_id: &request.key_id,
+            tool: operation.name,
+            arguments: &request.arguments,
+            at: now,
+        };
+        let Ok(mut record) = self.audit.open(opening).await else {
+            return Answer::Failed(ToolError::unavailable(
+                "The call could not be recorded, so nothing was done. Try it again in a few seconds.",
+            ));
+        };
+        let answer = self.permitted(&request, now, &mut record).await;
+        let (outcome, size) = answer.summary();
+        if effect == Effect::Reads {
+            record.close(outcome, size);
+        } else if record.close_durably(outcome, size).await.is_err() {
+            return Answer::Failed(ToolError::unavailable(
+                "The call ran, but its record was not confirmed, so its result is held back. Read back what it changed before you repeat it.",
+            ));
+        }
+        answer
+    }
+
+    async fn permitted(&self, request: &Request, now: Timestamp, record: &mut Record) -> Answer {
         let Some(entry) = self.catalogs.registry().find(&request.tool) else {
+            record.decided("unknown_tool");
             return Answer::UnknownTool;
         };
-        let Decision::Permit(permit) = gate::decide(&request.agent, entry.tool, self.clock.now())
-        else {
+        let Decision::Permit(permit) = gate::decide(&request.agent, entry.tool, now) else {
+            record.decided("not_listed");
             return Answer::UnknownTool;
         };
-        let rewritten = match entry
-            .alias
-            .map(|alias| (alias.rewrite)(&request.arguments))
-            .transpose()
-        {
-            Ok(rewritten) => rewritten,
-            Err(error) => return Answer::Failed(error),
-        };
+        record.decided("permit");
         let call = Call {
-            arguments: rewritten.as_deref().unwrap_or(&request.arguments),
+            arguments: &request.arguments,
             worker: request.worker.as_deref(),
             client: request.client.as_ref(),
             cancelled: request.cancelled.clone(),
@@ -106,6 +138,18 @@ impl Pipeline {
         match entry.family.call(&permit, call).await {
             Ok(output) => Answer::Done(output),
             Err(error) => Answer::Failed(error),
+        }
+    }
+}
+
+impl Answer {
+    /// The outcome that audit rows, logs and metrics name, and how many bytes the agent reads.
+    fn summary(&self) -> (&'static str, usize) {
+        match self {
+            Self::Done(output) => ("done", output.size()),
+            Self::Failed(error) => (error.kind.outcome(), error.message.len()),
+            Self::UnknownTool => ("unknown_tool", 0),
+            Self::Cancelled => ("cancelled", 0),
         }
     }
 }

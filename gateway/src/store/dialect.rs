@@ -34,6 +34,14 @@ const POSTGRES: &str = "set synchronous_commit = on; set statement_timeout = '10
 /// Waiting for another replica's migrations may take longer than any statement of a call.
 const POSTGRES_MIGRATION: &str = "set synchronous_commit = on; set application_name = 'chandlery';";
 
+impl Column {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::BigInt(name) | Self::Text(name) => name,
+        }
+    }
+}
+
 impl Dialect {
     /// The end of a `select` in a PostgreSQL transaction that passes over rows other writers hold.
     ///

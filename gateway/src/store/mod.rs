@@ -24,6 +24,7 @@ use tokio::time::timeout;
 
 pub use clock::Clock;
 pub use dialect::{Column, Dialect};
+pub(crate) use error::Causes;
 pub use error::{StoreError, while_doing};
 pub use id::Id;
 use id::Ids;

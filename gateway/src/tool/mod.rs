@@ -35,6 +35,14 @@ pub enum Effect {
     },
 }
 
+/// One thing that a tool can do: what the record of a call names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The tool's name, followed by `.<action>` where the tool has several.
+    pub name: Cow<'static, str>,
+    pub effect: Effect,
+}
+
 /// What decides whether an agent has a tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Served {
@@ -57,6 +65,16 @@ pub enum Output {
     },
     /// A whole `tools/call` result, passed on as it is.
     Raw(Value),
+}
+
+impl Output {
+    /// How many bytes the agent reads, protocol aside.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Structured { text, .. } => text.len(),
+            Self::Raw(value) => value.to_string().len(),
+        }
+    }
 }
 
 /// A call that did not work, in words for the agent: what was wrong and what to do instead.

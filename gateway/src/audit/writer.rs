@@ -1,0 +1,82 @@
+//! The one writer of audit rows: a few statements for all the calls of a moment.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::error;
+
+use super::{Entry, store};
+use crate::store::{Causes, Store};
+
+/// Rows of one statement.
+const BATCH: usize = 500;
+/// How long a row may wait for others when no call waits for it.
+const LINGER: Duration = Duration::from_millis(20);
+/// How long the end of the program may be held up by a database that does not answer.
+const LAST_CHANCE: Duration = Duration::from_secs(5);
+
+/// Writes rows until `closing`, and then those of the calls that were open.
+pub(super) async fn run(
+    store: Store,
+    mut queue: mpsc::Receiver<Entry>,
+    hurry: Arc<Notify>,
+    closing: CancellationToken,
+) {
+    let insert = store::insert(store.dialect());
+    let mut batch = Vec::with_capacity(BATCH);
+    loop {
+        tokio::select! {
+            biased;
+            count = queue.recv_many(&mut batch, BATCH) => {
+                if count == 0 {
+                    return;
+                }
+            }
+            () = closing.cancelled(), if !queue.is_closed() => {
+                queue.close();
+                continue;
+            }
+        }
+        if batch.len() < BATCH && !closing.is_cancelled() {
+            let waits = batch.iter().any(|entry| entry.durable.is_some());
+            if !waits {
+                // While the writer sleeps here, rows pile up without waking it.
+                let _ = timeout(LINGER, hurry.notified()).await;
+            }
+            while batch.len() < BATCH
+                && let Ok(entry) = queue.try_recv()
+            {
+                batch.push(entry);
+            }
+        }
+        write(&store, &insert, &mut batch, &closing).await;
+    }
+}
+
+/// Writes the batch, however often that must be tried, and tells whoever waits for it.
+async fn write(store: &Store, insert: &str, batch: &mut Vec<Entry>, closing: &CancellationToken) {
+    let mut pause = Duration::from_millis(20);
+    let mut last_chance = None;
+    while let Err(failure) = store::write(store, insert, batch).await {
+        error!(error = %Causes(&failure), rows = batch.len(), "audit rows could not be written; trying again");
+        if closing.is_cancelled() {
+            let end = *last_chance.get_or_insert_with(|| Instant::now() + LAST_CHANCE);
+            if Instant::now() >= end {
+                error!(rows = batch.len(), "audit rows are lost");
+                batch.clear();
+                return;
+            }
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+    for entry in batch.drain(..) {
+        if let Some(durable) = entry.durable {
+            // The caller may have given up waiting.
+            let _ = durable.send(());
+        }
+    }
+}
