@@ -25,25 +25,30 @@ struct Arguments {
     timezone: Option<String>,
 }
 
+/// What the family has.
+pub(super) fn tools() -> Vec<Tool> {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "timezone": {"type": "string", "description": "IANA time zone such as Europe/Berlin. Default: UTC."}
+        },
+        "additionalProperties": false
+    });
+    vec![Tool {
+        name: "agnt_datetime_now".into(),
+        title: "Current date and time".into(),
+        description: "The real current date and time. Call it instead of guessing what day it is."
+            .into(),
+        input_schema: schema.as_object().cloned().unwrap_or_default(),
+        effect: Effect::Reads,
+        served: Served::Always,
+        interactive: false,
+    }]
+}
+
 impl Family for Datetime {
     fn tools(&self) -> Vec<Tool> {
-        let schema = json!({
-            "type": "object",
-            "properties": {
-                "timezone": {"type": "string", "description": "IANA time zone such as Europe/Berlin. Default: UTC."}
-            },
-            "additionalProperties": false
-        });
-        vec![Tool {
-            name: "agnt_datetime_now".into(),
-            title: "Current date and time".into(),
-            description:
-                "The real current date and time. Call it instead of guessing what day it is.".into(),
-            input_schema: schema.as_object().cloned().unwrap_or_default(),
-            effect: Effect::Reads,
-            served: Served::Always,
-            interactive: false,
-        }]
+        tools()
     }
 
     fn call<'a>(
