@@ -9,6 +9,7 @@ use bytes::Bytes;
 use chandlery_crds::key::Key;
 use chandlery_crds::workspace::ToolListUpdates;
 use chandlery_crds::{AgentSpec, WorkspaceSpec};
+use chandlery_gateway::audit::Audit;
 use chandlery_gateway::catalog::{Catalogs, Registry};
 use chandlery_gateway::directory::{
     Agent, Directory, Holder, Principal, Publisher, Snapshot, Workspace,
@@ -16,7 +17,7 @@ use chandlery_gateway::directory::{
 use chandlery_gateway::families::datetime::Datetime;
 use chandlery_gateway::http::{self as gateway, Settings};
 use chandlery_gateway::pipeline::Pipeline;
-use chandlery_gateway::store::Clock;
+use chandlery_gateway::store::{Clock, Store, StoreUrl};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -43,6 +44,7 @@ pub struct Gateway {
     publisher: Publisher,
     shutdown: CancellationToken,
     server: JoinHandle<()>,
+    _folder: tempfile::TempDir,
     client: Client<HttpConnector, Full<Bytes>>,
 }
 
@@ -156,9 +158,14 @@ impl Gateway {
             Arc::new(Datetime::new(Clock::system())),
             Arc::new(Fixture::new(seen.clone())),
         ]);
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&StoreUrl::Sqlite(folder.path().to_owned()), Clock::system())
+            .await
+            .unwrap();
         let pipeline = Arc::new(Pipeline {
             catalogs: Catalogs::new(Arc::new(registry)),
             clock: Clock::system(),
+            audit: Audit::start(store, &"audit-key".into(), Default::default()),
             writes: Default::default(),
         });
         let shutdown = CancellationToken::new();
@@ -175,6 +182,7 @@ impl Gateway {
             publisher,
             shutdown,
             server,
+            _folder: folder,
             client: Client::builder(TokioExecutor::new()).build_http(),
         }
     }
