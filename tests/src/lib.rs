@@ -5,9 +5,11 @@
 //! `tests/cluster/cluster exec cargo test …`.
 
 pub mod audit;
+pub mod client;
 pub mod clients;
 pub mod cluster;
 pub mod namespace;
+pub mod postgres;
 pub mod release;
 
 use std::time::Duration;
