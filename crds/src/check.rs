@@ -11,7 +11,7 @@ use crate::fields::{ConfigMapKeyRef, SecretKeyRef};
 use crate::key::Key;
 use crate::manifest::{Object, Problem, Resource};
 use crate::report::Unresolved;
-use crate::{Agent, ToolGrant, ToolSource, Workspace, names};
+use crate::{Agent, AgentState, ToolGrant, ToolSource, Workspace, names};
 
 /// A reference that leads nowhere, or to the wrong thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -243,6 +243,7 @@ pub fn all(objects: &[Object], built_in: &[&str]) -> Vec<Problem> {
             }
         }
     }
+    problems.extend(secret_conflicts(objects));
     let known = Known(by_name);
     for object in objects {
         problems.extend(
@@ -253,6 +254,74 @@ pub fn all(objects: &[Object], built_in: &[&str]) -> Vec<Problem> {
         );
     }
     problems
+}
+
+/// Secrets that two objects want to write, or that is there already and belongs to nobody of ours.
+fn secret_conflicts(objects: &[Object]) -> Vec<Problem> {
+    let mut owners: BTreeMap<(&str, String), &Object> = BTreeMap::new();
+    let (foreign, ours): (Vec<_>, Vec<_>) = objects
+        .iter()
+        .partition(|object| matches!(object.resource, Resource::Secret(_)));
+    let mut problems = Vec::new();
+    for object in foreign.into_iter().chain(ours) {
+        for (name, field) in secrets_of(object) {
+            match owners.entry((object.namespace(), name)) {
+                Entry::Vacant(entry) => drop(entry.insert(object)),
+                // Written twice, which is said already.
+                Entry::Occupied(entry)
+                    if entry.get().kind() == object.kind()
+                        && entry.get().name() == object.name() => {}
+                Entry::Occupied(entry) => {
+                    let (owner, name) = (entry.get(), &entry.key().1);
+                    let message = match owner.resource {
+                        Resource::Secret(_) => format!(
+                            "Secret {name} is yours and will not be overwritten: remove it, or name another"
+                        ),
+                        _ => format!(
+                            "Secret {name} is that of {} {}: name another",
+                            owner.kind(),
+                            owner.name()
+                        ),
+                    };
+                    problems.push(object.problem(field, message));
+                }
+            }
+        }
+    }
+    problems
+}
+
+/// Names of the Secrets that come of `object`, and the field that decides on the name.
+fn secrets_of(object: &Object) -> Vec<(String, &'static str)> {
+    match &object.resource {
+        // What the operator wrote and somebody printed has an owner.
+        Resource::Secret(secret) => match secret.metadata.owner_references {
+            None => vec![(object.name().to_owned(), "")],
+            Some(_) => Vec::new(),
+        },
+        Resource::Workspace(workspace) => {
+            let key = (names::workspace_secret(object.name()), "metadata.name");
+            let gateway = (names::gateway(object.name()), "metadata.name");
+            match workspace.spec.account_ref {
+                None => vec![key, gateway],
+                Some(_) => vec![key],
+            }
+        }
+        Resource::Agent(agent) if agent.spec.state != AgentState::Draft => match &agent.spec.key {
+            Some(key) if key.existing_secret_ref.is_some() => Vec::new(),
+            key => {
+                let chosen = key.as_ref().and_then(|key| key.secret_name.clone());
+                vec![(
+                    chosen.unwrap_or_else(|| names::agent_secret(object.name())),
+                    "spec.key.secretName",
+                )]
+            }
+        },
+        Resource::Agent(_)
+        | Resource::ToolSource(_)
+        | Resource::ToolGrant(_)
+        | Resource::ConfigMap(_) => Vec::new(),
+    }
 }
 
 /// Objects by kind, namespace and name.
@@ -564,6 +633,22 @@ mod tests {
                 "f.yaml:9: Agent/a: spec.key.existingSecretRef: key token of Secret s holds no key in Chandlery's format: `chandlery key new` makes one",
                 "f.yaml:14: ToolSource/crm: spec.openapi.configMapKeyRef: ConfigMap m has no key api: add it, or name another key",
                 "f.yaml:14: ToolSource/crm: spec.auth.bearer.secretKeyRef: Secret s has no key none: add it, or name another key",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_secret_has_one_owner() {
+        check(
+            &format!(
+                "{HOME}v1alpha1 Agent\nmetadata: {{name: a}}\nspec: {{workspaceRef: {{name: home}}}}\n---\n\
+                 v1alpha1 Agent\nmetadata: {{name: b}}\nspec: {{workspaceRef: {{name: home}}, key: {{secretName: agent-a-mcp}}}}\n---\n\
+                 v1alpha1 Agent\nmetadata: {{name: c}}\nspec: {{workspaceRef: {{name: home}}, key: {{secretName: mine}}}}\n---\n\
+                 apiVersion: v1\nkind: Secret\nmetadata: {{name: mine}}\n"
+            ),
+            &[
+                "f.yaml:14: Agent/b: spec.key.secretName: Secret agent-a-mcp is that of Agent a: name another",
+                "f.yaml:19: Agent/c: spec.key.secretName: Secret mine is yours and will not be overwritten: remove it, or name another",
             ],
         );
     }

@@ -68,7 +68,7 @@ impl fmt::Display for Problem {
             write!(f, "{object}: ")?;
         }
         // Some messages of the API server name the field themselves.
-        if !self.field.is_empty() && !self.message.contains(&self.field) {
+        if !self.field.is_empty() && !self.message.contains(&format!("{:?}", self.field)) {
             write!(f, "{}: ", self.field)?;
         }
         f.write_str(&self.message)
@@ -273,7 +273,7 @@ fn from_value<T: DeserializeOwned>(value: Value, field: &str) -> Result<Box<T>, 
         .map(Box::new)
         .or_else(|error| match field {
             "" => refuse("", &error.to_string()),
-            field => refuse(field, &format!("every value of {field} must be base64")),
+            field => refuse(field, "every value must be base64"),
         })
 }
 
@@ -553,7 +553,7 @@ mod tests {
             expect_test::expect![[r#"
                 Workspace/w in default
                 Secret/s in team
-                ignored f.yaml:14: Deployment/d: Chandlery does not read this kind"#]],
+                ignored f.yaml:14: Deployment/d: kind: Chandlery does not read this kind"#]],
         );
     }
 
@@ -599,7 +599,7 @@ mod tests {
         check(
             "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata:\n  token: hunter2!\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData:\n  token: 12345\n",
             expect_test::expect![[r#"
-                problem f.yaml:4: Secret/s: every value of data must be base64
+                problem f.yaml:4: Secret/s: data: every value must be base64
                 problem f.yaml:11: Secret/s: stringData.token: must be of type string, not number"#]],
         );
     }

@@ -163,20 +163,11 @@ fn walk(schema: &Value, value: &Value, path: String, violations: &mut Vec<Violat
         }
         Value::Number(number) => {
             let number = number.as_f64().unwrap_or(f64::NAN);
-            if schema["minimum"]
-                .as_f64()
-                .is_some_and(|least| number < least)
-            {
-                refuse(format!(
-                    "should be greater than or equal to {}",
-                    schema["minimum"]
-                ));
+            if let Some(least) = schema["minimum"].as_f64().filter(|least| number < *least) {
+                refuse(format!("should be greater than or equal to {least}"));
             }
-            if schema["maximum"].as_f64().is_some_and(|most| number > most) {
-                refuse(format!(
-                    "should be less than or equal to {}",
-                    schema["maximum"]
-                ));
+            if let Some(most) = schema["maximum"].as_f64().filter(|most| number > *most) {
+                refuse(format!("should be less than or equal to {most}"));
             }
         }
         Value::Null | Value::Bool(_) => {}
