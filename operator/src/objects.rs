@@ -80,18 +80,13 @@ pub(crate) fn labels(workspace: &str) -> BTreeMap<String, String> {
 }
 
 /// What lies under the name of an object that the operator makes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) enum Live<K> {
+    #[default]
     Absent,
     Ours(Arc<K>),
     /// Somebody else's: never written, never deleted.
     Foreign,
-}
-
-impl<K> Default for Live<K> {
-    fn default() -> Self {
-        Self::Absent
-    }
 }
 
 impl<K: Kind> Live<K> {

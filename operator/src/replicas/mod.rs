@@ -64,9 +64,12 @@ pub(crate) enum Coverage {
     All,
 }
 
+/// The replicas of an account; `None` for one that has not reported yet.
+type Reports = BTreeMap<Replica, Option<Arc<Report>>>;
+
 /// The last report of every replica.
 #[derive(Default)]
-pub(crate) struct Board(RwLock<HashMap<Account, BTreeMap<Replica, Option<Arc<Report>>>>>);
+pub(crate) struct Board(RwLock<HashMap<Account, Reports>>);
 
 impl Board {
     /// Takes over which replicas there are; reports of those that stay are kept.

@@ -54,10 +54,10 @@ pub(crate) async fn run(ctx: Arc<Context>, queues: Queues) {
             stays
         });
         for replica in replicas {
-            if !running.contains_key(&replica) {
-                let poll = poll(ctx.clone(), queues.clone(), http.clone(), replica.clone());
-                running.insert(replica, polls.spawn(poll));
-            }
+            let poll = |replica| poll(ctx.clone(), queues.clone(), http.clone(), replica);
+            running
+                .entry(replica.clone())
+                .or_insert_with(|| polls.spawn(poll(replica)));
         }
         while polls.try_join_next().is_some() {}
         caches.pods_changed.notified().await;

@@ -213,9 +213,14 @@ fn account(
             None
         }
         Ok(_) if !foreign.is_empty() => {
+            let (verb, them) = if foreign.len() == 1 {
+                ("exists and is", "it")
+            } else {
+                ("exist and are", "them")
+            };
+            let names = foreign.join(" and ");
             let message = format!(
-                "{} exists and is not Chandlery's: rename or delete it, or give the Workspace another name",
-                foreign.join(" and ")
+                "{names} {verb} not Chandlery's: rename or delete {them}, or give the Workspace another name"
             );
             obstacles.insert(0, Obstacle::stalled(reason::CONFLICT, message));
             None
