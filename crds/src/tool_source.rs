@@ -65,7 +65,7 @@ pub struct OpenapiSpec {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct McpSpec {
-    /// Where it listens (Streamable HTTP).
+    /// Where it listens (Streamable HTTP). Required.
     #[schemars(length(max = 2048))]
     #[x_kube(validation = crate::fields::url())]
     pub url: String,
@@ -75,7 +75,7 @@ pub struct McpSpec {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuthSpec {
-    /// Sent as `Authorization: Bearer <value>`.
+    /// Sent as `Authorization: Bearer <value>`. Required.
     pub bearer: SecretSource,
 }
 

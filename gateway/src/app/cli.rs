@@ -8,7 +8,7 @@ use chandlery_crds::key::Key;
 use clap::{Parser, Subcommand};
 
 use super::settings::{ServeArgs, Settings};
-use super::{call, lint, probe};
+use super::{call, connect, lint, probe, serve};
 
 /// Outfits agents: their own endpoint, their own key, exactly the tools their manifest allows.
 #[derive(Parser)]
@@ -27,6 +27,8 @@ enum Command {
     /// Make keys.
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Print how to tell a client of an agent's endpoint.
+    Connect(connect::Args),
     /// Call a tool, as the agent that holds the key would.
     Call(call::Args),
     /// Ask a URL once; exit code 0 when it answers.
@@ -43,11 +45,12 @@ enum KeyCommand {
 pub fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(args) => match Settings::try_from(*args) {
-            Ok(_settings) => ExitCode::SUCCESS,
+            Ok(settings) => serve::run(settings),
             Err(error) => usage(error),
         },
         Command::Lint(args) => lint::run(args),
         Command::Key(KeyCommand::New) => new_key(),
+        Command::Connect(args) => connect::run(args),
         Command::Call(args) => call::run(args),
         Command::Probe(args) => probe::run(args),
     }
@@ -70,14 +73,19 @@ pub(super) fn print(line: impl Display) -> ExitCode {
     }
 }
 
+/// Says something beside the output.
+pub(super) fn note(line: impl Display) {
+    let _ = writeln!(io::stderr().lock(), "{line}");
+}
+
 /// Ends a command that was understood and did not work.
 pub(super) fn fail(error: impl Display) -> ExitCode {
-    let _ = writeln!(io::stderr().lock(), "chandlery: {error}");
+    note(format_args!("chandlery: {error}"));
     ExitCode::FAILURE
 }
 
 /// Ends a command that was not written right.
 pub(super) fn usage(error: impl Display) -> ExitCode {
-    let _ = writeln!(io::stderr().lock(), "chandlery: {error}");
+    note(format_args!("chandlery: {error}"));
     ExitCode::from(2)
 }

@@ -1,9 +1,19 @@
 //! The program around the gateway: command line, settings, wiring, and what is not for agents.
 
-mod call;
 mod cli;
+pub mod settings;
+
+mod serve;
+mod standalone;
+
+mod health;
+mod internal;
+mod logs;
+mod side;
+
+mod call;
+mod connect;
 mod lint;
 mod probe;
-pub mod settings;
 
 pub use cli::main;

@@ -9,6 +9,9 @@ use chandlery_crds::names;
 use clap::ValueEnum;
 use secrecy::SecretString;
 
+/// Where data lies when nothing else is said.
+pub(super) const DATA: &str = "chandlery-data";
+
 /// Flags of `chandlery serve`.
 #[derive(clap::Args)]
 pub(super) struct ServeArgs {
@@ -19,7 +22,7 @@ pub(super) struct ServeArgs {
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = account, requires_all = ["internal", "keys"])]
     account: Option<AccountName>,
     /// Folder of the SQLite store; without Kubernetes also of the agents' keys.
-    #[arg(long, value_name = "DIR", default_value = "chandlery-data")]
+    #[arg(long, value_name = "DIR", default_value = DATA)]
     data: PathBuf,
     /// URL of a PostgreSQL store (postgres://user:password@host/database), instead of SQLite.
     #[arg(long, value_name = "URL", env = names::STORE_URL_ENV, hide_env_values = true)]
@@ -45,6 +48,9 @@ pub(super) struct ServeArgs {
     /// How log lines look.
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
+    /// What is logged: a level, or levels by module such as info,chandlery_gateway=debug.
+    #[arg(long, value_name = "LEVELS", default_value = "info")]
+    log: String,
 }
 
 /// What a gateway runs with.
@@ -62,6 +68,8 @@ pub struct Settings {
     /// `None` is without limit.
     pub max_config_staleness: Option<Duration>,
     pub log_format: LogFormat,
+    /// Directives of what is logged.
+    pub log: String,
 }
 
 /// Where the directory comes from.
@@ -109,6 +117,7 @@ impl TryFrom<ServeArgs> for Settings {
             hostnames,
             max_config_staleness,
             log_format,
+            log,
         } = args;
         let source = match (manifests, account, internal, keys) {
             (Some(manifests), None, None, None) if !manifests.is_dir() => {
@@ -138,6 +147,7 @@ impl TryFrom<ServeArgs> for Settings {
             hostnames,
             max_config_staleness,
             log_format,
+            log,
         })
     }
 }

@@ -135,7 +135,7 @@ impl Publisher {
 }
 
 /// An error and its causes in one line, for the log.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -12,35 +12,35 @@ use tokio::sync::Notify;
 
 /// What has become of the fixture's calls.
 #[derive(Default)]
-pub(crate) struct Seen {
-    pub(crate) started: AtomicUsize,
-    pub(crate) finished: AtomicUsize,
+pub struct Seen {
+    pub started: AtomicUsize,
+    pub finished: AtomicUsize,
     /// Calls that were dropped or cancelled before their end.
-    pub(crate) abandoned: AtomicUsize,
+    pub abandoned: AtomicUsize,
     /// Lets every waiting call go on.
-    pub(crate) go: Notify,
+    pub go: Notify,
 }
 
 impl Seen {
-    pub(crate) fn started(&self) -> usize {
+    pub fn started(&self) -> usize {
         self.started.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn finished(&self) -> usize {
+    pub fn finished(&self) -> usize {
         self.finished.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn abandoned(&self) -> usize {
+    pub fn abandoned(&self) -> usize {
         self.abandoned.load(Ordering::SeqCst)
     }
 }
 
-pub(crate) struct Fixture {
+pub struct Fixture {
     seen: Arc<Seen>,
 }
 
 impl Fixture {
-    pub(crate) fn new(seen: Arc<Seen>) -> Self {
+    pub fn new(seen: Arc<Seen>) -> Self {
         Self { seen }
     }
 

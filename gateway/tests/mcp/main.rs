@@ -4,7 +4,3 @@ mod fixture;
 mod harness;
 
 mod access;
-mod calls;
-mod lanes;
-mod lists;
-mod sessions;

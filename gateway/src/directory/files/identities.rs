@@ -8,8 +8,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use chandlery_crds::key::{Digest, Key};
+use chandlery_crds::key::{Digest, Key, base62_of};
 use jiff::Timestamp;
+use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
 
 /// The UIDs, by `Kind/<namespace>.<name>`.
@@ -56,6 +57,20 @@ pub enum IdentityError {
 /// File of an agent's key.
 pub fn key_file(data: &Path, agent_id: &str) -> PathBuf {
     data.join(KEYS).join(agent_id)
+}
+
+/// A secret of the gateway itself, made at first use.
+pub fn own_secret(data: &Path, name: &str) -> Result<SecretString, IdentityError> {
+    let path = data.join(name);
+    match fs::read_to_string(&path) {
+        Ok(text) => Ok(text.into()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let text = base62_of(&random::<32>()?, 43);
+            replace(&path, text.as_bytes())?;
+            Ok(text.into())
+        }
+        Err(source) => Err(failed("read", &path)(source)),
+    }
 }
 
 impl Identities {

@@ -29,7 +29,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use self::identities::{Identities, Identity};
-pub use self::identities::{IdentityError, key_file};
+pub use self::identities::{IdentityError, key_file, own_secret};
 use super::build::{Resources, build};
 use super::{Publisher, Snapshot, chain};
 use crate::store::Clock;
