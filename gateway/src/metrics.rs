@@ -3,13 +3,15 @@
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// Counters; cheap to share and to bump.
+/// Counters and gauges; cheap to share and to change.
 #[derive(Debug, Default)]
 pub struct Metrics {
     calls: Family<Outcome, Counter>,
     refusals: Family<Reason, Counter>,
+    sessions: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -28,9 +30,14 @@ impl Metrics {
         self.calls.get_or_create(&Outcome { outcome }).inc();
     }
 
-    /// A request was refused before it reached a tool: `unknown_key`, `expired_key`, `other_endpoint`, …
+    /// A request was refused before it reached a tool: `host`, `not_ready`, `key` or `other_endpoint`.
     pub fn refused(&self, reason: &'static str) {
         self.refusals.get_or_create(&Reason { reason }).inc();
+    }
+
+    /// How many sessions of older clients are open.
+    pub fn set_sessions(&self, open: usize) {
+        self.sessions.set(i64::try_from(open).unwrap_or(i64::MAX));
     }
 
     /// Makes the counters part of what `registry` shows.
@@ -44,6 +51,11 @@ impl Metrics {
             "chandlery_requests_refused",
             "Requests refused before they reached a tool, by reason",
             self.refusals.clone(),
+        );
+        registry.register(
+            "chandlery_sessions",
+            "Open sessions of clients that speak an older protocol",
+            self.sessions.clone(),
         );
     }
 }

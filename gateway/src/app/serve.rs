@@ -129,7 +129,8 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
     let pipeline = Arc::new(Pipeline {
         catalogs: Catalogs::new(registry),
         clock: clock.clone(),
-        audit: Audit::start(store.clone(), &audit_key, metrics),
+        audit: Audit::start(store.clone(), &audit_key, metrics.clone()),
+        metrics,
         writes: TaskTracker::new(),
     });
 

@@ -9,7 +9,8 @@ use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 
 use crate::auth;
-use crate::directory::{Agent, Directory, Principal};
+use crate::directory::{Agent, Directory, Principal, Snapshot};
+use crate::metrics::Metrics;
 use crate::store::Clock;
 
 /// An agent on its own endpoint.
@@ -22,6 +23,7 @@ pub(super) struct Caller {
 pub(super) struct Access {
     pub(super) directory: Directory,
     pub(super) clock: Clock,
+    pub(super) metrics: Arc<Metrics>,
     /// Accepted besides loopback, without port; `*.` stands for any one or more labels.
     pub(super) hostnames: Vec<String>,
     /// How old the directory may get while its source cannot be reached.
@@ -36,54 +38,33 @@ impl Access {
         headers: &HeaderMap,
         endpoint: &str,
     ) -> Result<Caller, Box<Response>> {
+        self.check(uri, headers, endpoint).map_err(|refusal| {
+            self.metrics.refused(refusal.reason());
+            refusal.response()
+        })
+    }
+
+    fn check(&self, uri: &Uri, headers: &HeaderMap, endpoint: &str) -> Result<Caller, Refusal> {
         if !self.is_for_us(uri, headers) {
-            return Err(plain(
-                StatusCode::FORBIDDEN,
-                "this host name or origin is not served here\n",
-            ));
+            return Err(Refusal::Host);
         }
         let now = self.clock.now();
-        let snapshot = self
-            .directory
-            .snapshot()
-            .filter(
-                |snapshot| match (snapshot.stale_since, self.max_config_staleness) {
-                    (Some(since), Some(limit)) => now.duration_since(since).unsigned_abs() <= limit,
-                    _ => true,
-                },
-            )
-            .ok_or_else(|| {
-                with(
-                    plain(
-                        StatusCode::SERVICE_UNAVAILABLE,
-                        "the configuration is not there yet\n",
-                    ),
-                    header::RETRY_AFTER,
-                    "2",
-                )
-            })?;
+        let is_fresh =
+            |snapshot: &Arc<Snapshot>| match (snapshot.stale_since, self.max_config_staleness) {
+                (Some(since), Some(limit)) => now.duration_since(since).unsigned_abs() <= limit,
+                _ => true,
+            };
+        let snapshot = self.directory.snapshot();
+        let snapshot = snapshot.filter(is_fresh).ok_or(Refusal::NotReady)?;
         let holder = bearer(headers)
             .and_then(|key| auth::identify(&snapshot, key, now))
-            .ok_or_else(|| {
-                with(
-                    plain(
-                        StatusCode::UNAUTHORIZED,
-                        "send the agent's key: Authorization: Bearer <key>\n",
-                    ),
-                    header::WWW_AUTHENTICATE,
-                    "Bearer",
-                )
-            })?;
+            .ok_or(Refusal::Key)?;
         match &holder.principal {
             Principal::Agent(agent) if agent.id == endpoint => Ok(Caller {
                 agent: agent.clone(),
                 key_id: holder.key_id.clone(),
             }),
-            // The same words whether the endpoint exists or not.
-            Principal::Agent(_) | Principal::Workspace(_) => Err(plain(
-                StatusCode::FORBIDDEN,
-                "this key does not open this endpoint\n",
-            )),
+            Principal::Agent(_) | Principal::Workspace(_) => Err(Refusal::OtherEndpoint),
         }
     }
 
@@ -124,6 +105,57 @@ impl Access {
                     }
                     None => host.eq_ignore_ascii_case(allowed),
                 })
+    }
+}
+
+/// Why a request is not let in.
+#[derive(Clone, Copy)]
+enum Refusal {
+    Host,
+    NotReady,
+    Key,
+    /// Whether or not that endpoint exists.
+    OtherEndpoint,
+}
+
+impl Refusal {
+    /// The name that metrics give it.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::NotReady => "not_ready",
+            Self::Key => "key",
+            Self::OtherEndpoint => "other_endpoint",
+        }
+    }
+
+    fn response(self) -> Box<Response> {
+        match self {
+            Self::Host => plain(
+                StatusCode::FORBIDDEN,
+                "this host name or origin is not served here\n",
+            ),
+            Self::NotReady => with(
+                plain(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the configuration is not there yet\n",
+                ),
+                header::RETRY_AFTER,
+                "2",
+            ),
+            Self::Key => with(
+                plain(
+                    StatusCode::UNAUTHORIZED,
+                    "send the agent's key: Authorization: Bearer <key>\n",
+                ),
+                header::WWW_AUTHENTICATE,
+                "Bearer",
+            ),
+            Self::OtherEndpoint => plain(
+                StatusCode::FORBIDDEN,
+                "this key does not open this endpoint\n",
+            ),
+        }
     }
 }
 

@@ -94,6 +94,7 @@ pub async fn serve(
     let access = Arc::new(Access {
         directory: directory.clone(),
         clock: pipeline.clock.clone(),
+        metrics: pipeline.metrics.clone(),
         hostnames: settings.hostnames.clone(),
         max_config_staleness: settings.max_config_staleness,
     });

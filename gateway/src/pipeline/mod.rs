@@ -13,6 +13,7 @@ use crate::catalog::Catalogs;
 use crate::directory::Agent;
 use crate::family::{Call, Client};
 use crate::gate::{self, Decision};
+use crate::metrics::Metrics;
 use crate::store::Clock;
 use crate::tool::{Effect, Operation, Output, ToolError};
 
@@ -44,6 +45,7 @@ pub struct Pipeline {
     pub catalogs: Catalogs,
     pub clock: Clock,
     pub audit: Audit,
+    pub metrics: Arc<Metrics>,
     /// The calls that write, each in a task of its own. Whoever stops the gateway closes it and waits.
     pub writes: TaskTracker,
 }

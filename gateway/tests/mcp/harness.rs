@@ -166,6 +166,7 @@ impl Gateway {
             catalogs: Catalogs::new(Arc::new(registry)),
             clock: Clock::system(),
             audit: Audit::start(store, &"audit-key".into(), Default::default()),
+            metrics: Default::default(),
             writes: Default::default(),
         });
         let shutdown = CancellationToken::new();

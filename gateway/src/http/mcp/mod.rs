@@ -16,7 +16,7 @@ mod subscriptions;
 
 mod wire;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -217,6 +217,12 @@ impl Mcp {
     }
 
     fn sweep(&self, snapshot: &Snapshot) {
+        let uids: HashSet<&str> = snapshot
+            .agents
+            .values()
+            .map(|agent| agent.uid.as_str())
+            .collect();
+        self.pipeline.catalogs.retain(|uid| uids.contains(uid));
         let now = self.pipeline.clock.now();
         let live: HashMap<Owner, &Arc<Agent>> = snapshot
             .keys
@@ -232,6 +238,7 @@ impl Mcp {
             })
             .collect();
         self.sessions.sweep(|owner| live.contains_key(owner));
+        self.pipeline.metrics.set_sessions(self.sessions.count());
         self.subscriptions.sweep(|owner| live.contains_key(owner));
         for session in self.sessions.connected() {
             if let Some(agent) = live.get(&session.owner)

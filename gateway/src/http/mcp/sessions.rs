@@ -217,6 +217,11 @@ impl Sessions {
         kinds.retain(|_, client| Arc::strong_count(client) > 1);
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.rows.len()
+    }
+
     /// The sessions that a stream is open for.
     pub(super) fn connected(&self) -> Vec<Arc<Session>> {
         self.rows
