@@ -2,6 +2,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
 /// An id of a stored row: 63 bits, ordered by time, shown as exactly 11 base62 characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(i64);
@@ -41,6 +43,20 @@ impl FromStr for Id {
         }
         let number = base62::decode(text).map_err(|_| NotAnId)?;
         i64::try_from(number).map(Self).map_err(|_| NotAnId)
+    }
+}
+
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Id {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+        text.parse()
+            .map_err(|NotAnId| de::Error::custom(format_args!("\"{text}\" is not an ID")))
     }
 }
 

@@ -1,9 +1,12 @@
 //! `agnt_datetime_now`: the real current date and time (R-C-071).
 
+use std::sync::Arc;
+
 use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::json;
 
+use crate::families::Entry;
 use crate::family::{Call, Family};
 use crate::gate::Permit;
 use crate::store::Clock;
@@ -25,8 +28,13 @@ struct Arguments {
     timezone: Option<String>,
 }
 
-/// What the family has.
-pub(super) fn tools() -> Vec<Tool> {
+/// The line that `families/mod.rs` has of this family.
+pub const FAMILY: Entry = Entry {
+    tools,
+    make: |store| Arc::new(Datetime::new(store.clock())),
+};
+
+fn tools() -> Vec<Tool> {
     let schema = json!({
         "type": "object",
         "properties": {
