@@ -3,6 +3,7 @@
 mod actions;
 
 pub mod datetime;
+pub mod memory;
 pub mod task;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::tool::Tool;
 /// Every family of the product, in the order of the tool list.
 const ALL: &[Entry] = &[
     task::FAMILY, //
+    memory::FAMILY,
     datetime::FAMILY,
 ];
 
