@@ -280,6 +280,3 @@ async fn find_or_make_scope(tx: &mut WriteTx<'_>, name: &str) -> Result<Scope, S
         .map(Scope)
         .map_err(while_doing("find a workspace"))
 }
-
-#[cfg(test)]
-pub(crate) mod tests;

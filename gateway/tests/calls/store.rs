@@ -1,64 +1,9 @@
-//! The store's promises, on SQLite always and on PostgreSQL when `TEST_DATABASE_URL` is set.
+//! The store's promises.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
+use chandlery_gateway::store::{Clock, Dialect, Store, StoreError, WriteTx, while_doing};
 use sqlx::Row;
 
-use super::*;
-
-/// A store that a test has to itself, and its end.
-pub(crate) struct TestStore {
-    pub(crate) store: Store,
-    pub(crate) url: StoreUrl,
-    _folder: Option<tempfile::TempDir>,
-}
-
-/// An empty store on each database that is there.
-pub(crate) async fn stores() -> Vec<TestStore> {
-    let mut stores = vec![sqlite().await];
-    if let Some(url) = postgres_schema().await {
-        stores.push(TestStore {
-            store: Store::open(&url, Clock::system()).await.unwrap(),
-            url,
-            _folder: None,
-        });
-    }
-    stores
-}
-
-pub(crate) async fn sqlite() -> TestStore {
-    let folder = tempfile::tempdir().unwrap();
-    let url = StoreUrl::Sqlite(folder.path().join("a folder with % and #"));
-    TestStore {
-        store: Store::open(&url, Clock::system()).await.unwrap(),
-        url,
-        _folder: Some(folder),
-    }
-}
-
-/// A schema of this test's own.
-async fn postgres_schema() -> Option<StoreUrl> {
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let url = std::env::var("TEST_DATABASE_URL").ok()?;
-    let schema = format!(
-        "t{}_{}",
-        std::process::id(),
-        COUNT.fetch_add(1, Ordering::Relaxed)
-    );
-    sqlx::any::install_default_drivers();
-    let mut connection = AnyConnection::connect(&url).await.unwrap();
-    for sql in [
-        format!("drop schema if exists {schema} cascade"),
-        format!("create schema {schema}"),
-    ] {
-        let sql = sqlx::AssertSqlSafe(sql);
-        sqlx::raw_sql(sql).execute(&mut connection).await.unwrap();
-    }
-    let joint = if url.contains('?') { '&' } else { '?' };
-    Some(StoreUrl::Postgres(
-        format!("{url}{joint}options[search_path]={schema}").into(),
-    ))
-}
+use crate::harness::Database;
 
 async fn insert(tx: &mut WriteTx<'_>, id: i64, name: &str) -> Result<(), StoreError> {
     sqlx::query("insert into workspace (id, name) values ($1, $2)")
@@ -84,7 +29,8 @@ async fn names(store: &Store) -> Vec<String> {
 // P1: one write's failure harms only itself, though many share a commit.
 #[tokio::test]
 async fn a_failing_write_is_undone_alone() {
-    for TestStore { store, .. } in &stores().await {
+    for database in &Database::each().await {
+        let store = &database.open().await;
         let writes = (0..40).map(|n| {
             store.write(move |tx| {
                 Box::pin(async move {
@@ -110,7 +56,8 @@ async fn a_failing_write_is_undone_alone() {
 
 #[tokio::test]
 async fn waiting_writes_share_a_commit() {
-    let TestStore { store, .. } = &sqlite().await;
+    let database = Database::sqlite();
+    let store = &database.open().await;
     // `data_version` of another connection counts the commits it has seen, not the writes.
     let mut observer = store.read().await.unwrap();
     let mut version = async || -> i64 {
@@ -134,7 +81,8 @@ async fn waiting_writes_share_a_commit() {
 // P1
 #[tokio::test]
 async fn a_write_that_was_handed_in_is_finished_by_close() {
-    let TestStore { store, url, .. } = &sqlite().await;
+    let database = Database::sqlite();
+    let store = &database.open().await;
     let writing = tokio::spawn({
         let store = store.clone();
         async move {
@@ -150,24 +98,29 @@ async fn a_write_that_was_handed_in_is_finished_by_close() {
         .write(|tx| Box::pin(async move { insert(tx, 2, "late").await }))
         .await;
     assert!(matches!(refused, Err(StoreError::Closed)), "{refused:?}");
-    let again = Store::open(url, Clock::system()).await.unwrap();
+    let again = database.open().await;
     assert_eq!(names(&again).await.len(), usize::from(acknowledged.is_ok()));
 }
 
 #[tokio::test]
 async fn a_second_process_is_kept_out_of_the_folder() {
-    let TestStore { store, url, .. } = &sqlite().await;
-    let error = Store::open(url, Clock::system()).await.err().unwrap();
+    let database = Database::sqlite();
+    let store = &database.open().await;
+    let error = Store::open(&database.url, Clock::system())
+        .await
+        .err()
+        .unwrap();
     assert!(matches!(error, StoreError::InUse { .. }), "{error:?}");
     assert!(error.to_string().contains("in use by another process"));
     store.close().await;
-    Store::open(url, Clock::system()).await.unwrap();
+    database.open().await;
 }
 
 // P18: an older program leaves a newer database alone.
 #[tokio::test]
 async fn a_newer_database_is_refused() {
-    for TestStore { store, url, .. } in &stores().await {
+    for database in &Database::each().await {
+        let store = &database.open().await;
         let newer = store.write(|tx| {
             Box::pin(async move {
                 let sql = "insert into _sqlx_migrations (version, description, success, checksum, execution_time)
@@ -180,7 +133,10 @@ async fn a_newer_database_is_refused() {
         });
         newer.await.unwrap();
         store.close().await;
-        let error = Store::open(url, Clock::system()).await.err().unwrap();
+        let error = Store::open(&database.url, Clock::system())
+            .await
+            .err()
+            .unwrap();
         assert!(matches!(error, StoreError::Newer { .. }), "{error:?}");
         assert!(error.to_string().contains("written by a newer program"));
     }
@@ -188,7 +144,8 @@ async fn a_newer_database_is_refused() {
 
 #[tokio::test]
 async fn a_workspace_made_again_finds_its_number() {
-    for TestStore { store, url, .. } in &stores().await {
+    for database in &Database::each().await {
+        let store = &database.open().await;
         let (one, two) = futures::join!(store.scope("default.lab"), store.scope("default.lab"));
         assert_eq!(one.as_ref().unwrap(), two.as_ref().unwrap());
         assert_ne!(
@@ -196,14 +153,15 @@ async fn a_workspace_made_again_finds_its_number() {
             one.as_ref().unwrap()
         );
         store.close().await;
-        let again = Store::open(url, Clock::system()).await.unwrap();
+        let again = database.open().await;
         assert_eq!(again.scope("default.lab").await.unwrap(), one.unwrap());
     }
 }
 
 #[tokio::test]
 async fn an_agent_never_reads_sql() {
-    for TestStore { store, .. } in &stores().await {
+    for database in &Database::each().await {
+        let store = &database.open().await;
         let failed: Result<(), StoreError> = store
             .write(|tx| {
                 Box::pin(async move {
