@@ -44,14 +44,14 @@ use crate::report::Unresolved;
     .message("rotateEvery may not be shorter than overlap, or keys would pile up").field_path(".key.rotateEvery"))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentSpec {
-    /// The Workspace that the agent works in. Required. Immutable.
+    /// The Workspace that the agent works in. Immutable.
     pub workspace_ref: LocalRef,
     /// Name for people, at most 128 characters. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 128))]
     pub display_name: Option<String>,
     /// Draft: no key and no endpoint yet. Deployed: served. Disabled: the key answers 401 until the agent is
-    /// Deployed again. Archived: the key is revoked for good, even if the agent is Deployed again. Default: Deployed.
+    /// Deployed again. Archived: the key is revoked for good; once Deployed again, the agent gets a new one. Default: Deployed.
     #[serde(default)]
     pub state: AgentState,
     /// Tools on top of those that are always served, at most 512: names or globs of built-in tools (`agnt_*`), or

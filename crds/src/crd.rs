@@ -110,3 +110,126 @@ fn paragraphs(text: &str) -> String {
         .collect::<Vec<_>>()
         .join("\n\n")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls `look` with every schema below `schema`, its path and whether it lies inside a list's items.
+    fn visit(
+        schema: &Value,
+        path: &str,
+        in_items: bool,
+        look: &mut impl FnMut(&Value, &str, bool),
+    ) {
+        look(schema, path, in_items);
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            visit(field, &format!("{path}.{name}"), in_items, look);
+        }
+        for (key, in_items) in [("items", true), ("additionalProperties", in_items)] {
+            if schema[key].is_object() {
+                visit(&schema[key], &format!("{path}[]"), in_items, look);
+            }
+        }
+    }
+
+    fn each(mut look: impl FnMut(&Value, &str, bool)) {
+        for kind in Kind::ALL {
+            visit(&kind.schema(), kind.name(), false, &mut look);
+        }
+    }
+
+    #[test]
+    fn every_field_is_explained_with_its_default() {
+        each(|schema, path, _| {
+            let text = schema["description"].as_str().unwrap_or_default();
+            assert!(
+                path.ends_with("[]") || !text.is_empty(),
+                "{path} has no description"
+            );
+            if let Some(default) = schema.get("default").filter(|_| path.contains(".spec")) {
+                let default = default
+                    .as_str()
+                    .map_or_else(|| default.to_string(), str::to_owned);
+                assert!(
+                    text.contains(&format!("Default: {default}")),
+                    "{path} does not name {default}: {text}"
+                );
+            }
+        });
+    }
+
+    // CEL's cost is estimated from the bounds: an unbounded list makes a CRD be refused once it gets a rule.
+    #[test]
+    fn every_list_map_and_string_has_a_bound() {
+        each(|schema, path, _| {
+            let bound = match schema["type"].as_str() {
+                Some("array") => "maxItems",
+                Some("string")
+                    if schema.get("enum").is_none() && schema["format"] != "date-time" =>
+                {
+                    "maxLength"
+                }
+                Some("object") if schema["additionalProperties"].is_object() => "maxProperties",
+                _ => return,
+            };
+            assert!(schema[bound].is_u64(), "{path} has no {bound}");
+        });
+    }
+
+    #[test]
+    fn every_list_says_how_it_is_merged() {
+        each(|schema, path, _| {
+            assert!(
+                schema["type"] != "array" || schema["x-kubernetes-list-type"].is_string(),
+                "{path}"
+            );
+        });
+    }
+
+    // They would show as drift in GitOps tools.
+    #[test]
+    fn no_default_lies_inside_a_list() {
+        each(|schema, path, in_items| {
+            assert!(!in_items || schema.get("default").is_none(), "{path}")
+        });
+    }
+
+    // `schema::validate` knows no others: one more here needs code there.
+    #[test]
+    fn schemas_use_known_keywords_only() {
+        let known = [
+            "additionalProperties",
+            "default",
+            "description",
+            "enum",
+            "format",
+            "items",
+            "maxItems",
+            "maxLength",
+            "maxProperties",
+            "maximum",
+            "minItems",
+            "minLength",
+            "minimum",
+            "properties",
+            "required",
+            "type",
+            "x-kubernetes-int-or-string",
+            "x-kubernetes-list-map-keys",
+            "x-kubernetes-list-type",
+            "x-kubernetes-map-type",
+            "x-kubernetes-validations",
+        ];
+        each(|schema, path, _| {
+            for keyword in schema
+                .as_object()
+                .into_iter()
+                .flatten()
+                .map(|(keyword, _)| keyword)
+            {
+                assert!(known.contains(&keyword.as_str()), "{path} uses {keyword}");
+            }
+        });
+    }
+}

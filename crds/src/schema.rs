@@ -96,7 +96,7 @@ fn schema_of<T: JsonSchema>() -> Value {
 }
 
 /// Compares the shape of `value` with `schema`. Keywords that it does not know are those that
-/// `schemas_use_known_keywords_only` lists.
+/// the test `schemas_use_known_keywords_only` lists.
 fn walk(schema: &Value, value: &Value, path: String, violations: &mut Vec<Violation>) {
     let mut refuse = |message: String| {
         violations.push(Violation {

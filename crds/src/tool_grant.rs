@@ -33,11 +33,11 @@ use crate::fields::{Conditions, LocalRef};
     .message("workspaceRef is immutable: make another ToolGrant instead").field_path(".workspaceRef"))]
 #[serde(rename_all = "camelCase")]
 pub struct ToolGrantSpec {
-    /// The Workspace whose agents this grant is about. Required. Immutable.
+    /// The Workspace whose agents this grant is about. Immutable.
     pub workspace_ref: LocalRef,
-    /// Which of its agents: exactly one of names, selector and all. Required.
+    /// Which of its agents: exactly one of names, selector and all.
     pub agents: AgentsSpec,
-    /// What they may use, 1 to 512 entries: `<source>/<operation>`, and globs of it (`crm/*`). Required.
+    /// What they may use, 1 to 512 entries: `<source>/<operation>`, and globs of it (`crm/*`).
     #[schemars(length(min = 1, max = 512), inner(length(min = 1, max = 200)))]
     #[x_kube(validation = crate::fields::tool_entries())]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]

@@ -65,7 +65,7 @@ pub struct OpenapiSpec {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct McpSpec {
-    /// Where it listens (Streamable HTTP). Required.
+    /// Where it listens (Streamable HTTP).
     #[schemars(length(max = 2048))]
     #[x_kube(validation = crate::fields::url())]
     pub url: String,
@@ -75,7 +75,7 @@ pub struct McpSpec {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuthSpec {
-    /// Sent as `Authorization: Bearer <value>`. Required.
+    /// Sent as `Authorization: Bearer <value>`.
     pub bearer: SecretSource,
 }
 

@@ -154,7 +154,7 @@ pub struct GatewaySpec {
     pub tolerations: Vec<Toleration>,
     /// Labels of the nodes to run on, at most 32. Default: any node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(extend("maxProperties" = 32), inner(length(max = 63)))]
+    #[schemars(extend("maxProperties" = 32, "additionalProperties" = {"type": "string", "maxLength": 63}))]
     pub node_selector: BTreeMap<String, String>,
 }
 
@@ -232,7 +232,7 @@ impl Default for SqliteSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PostgresSpec {
-    /// Where the URL `postgres://user:password@host:5432/database` lies. Required.
+    /// Where the URL `postgres://user:password@host:5432/database` lies.
     pub url_from: SecretSource,
 }
 

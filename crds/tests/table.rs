@@ -32,7 +32,7 @@ fn the_schemas_say_what_the_table_says() {
 
 /// What is wrong with the answer to `row`.
 fn wrong(row: &Row) -> Option<String> {
-    let kind = Kind::named(&row.kind).unwrap();
+    let kind = Kind::named(&row.kind).expect("a row names one of our kinds");
     let object =
         |spec: &Value| without_nulls(json!({"metadata": {"name": row.name}, "spec": spec}));
     let first = object(&row.spec);

@@ -187,18 +187,16 @@ impl SecretWrite {
 pub(crate) struct Applied(Mutex<HashMap<String, u64>>);
 
 impl Applied {
-    /// Makes the cluster hold `wanted`; `None` deletes what is ours.
+    /// Makes the cluster hold `wanted`.
     pub(crate) async fn ensure<K: Kind>(
         &self,
         cluster: &Cluster,
-        wanted: Option<&K>,
+        wanted: &K,
         live: &Live<K>,
     ) -> Result<(), Error> {
-        let wanted = match (wanted, live) {
-            (_, Live::Foreign) | (None, Live::Absent) => return Ok(()),
-            (None, Live::Ours(live)) => return cluster.delete(live.as_ref()).await,
-            (Some(wanted), Live::Absent | Live::Ours(_)) => wanted,
-        };
+        if live.is_foreign() {
+            return Ok(());
+        }
         let body = api::with_type(wanted);
         let key = format!(
             "{} {}/{}",
@@ -221,6 +219,20 @@ impl Applied {
         cluster.apply(wanted).await?;
         self.lock().insert(key, hash);
         Ok(())
+    }
+
+    /// As [`Applied::ensure`], and without `wanted` deletes what is ours.
+    pub(crate) async fn ensure_or_delete<K: Kind>(
+        &self,
+        cluster: &Cluster,
+        wanted: Option<&K>,
+        live: &Live<K>,
+    ) -> Result<(), Error> {
+        match (wanted, live) {
+            (Some(wanted), live) => self.ensure(cluster, wanted, live).await,
+            (None, Live::Ours(live)) => cluster.delete(live.as_ref()).await,
+            (None, Live::Absent | Live::Foreign) => Ok(()),
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, u64>> {

@@ -43,8 +43,9 @@ const fn watched(
 }
 
 /// Verbs on what the operator makes: it watches its own objects by label, looks at a foreign one of the same name
-/// once before it would write, and server-side apply counts as create and patch.
-const OWNED: &[&str] = &["get", "list", "watch", "create", "patch", "delete"];
+/// once before it would write, and server-side apply counts as create and patch. What belongs to a Workspace that is
+/// deleted goes by the garbage collector's hand.
+const OWNED: &[&str] = &["get", "list", "watch", "create", "patch"];
 
 /// The table. A gateway's Role grants get, list and watch on the four kinds: nobody can grant more than they hold.
 pub(crate) const RIGHTS: &[Right] = &[
@@ -73,7 +74,11 @@ pub(crate) const RIGHTS: &[Right] = &[
     ),
     watched("apps", &["deployments"], OWNED),
     watched("networking.k8s.io", &["networkpolicies"], OWNED),
-    watched("policy", &["poddisruptionbudgets"], OWNED),
+    watched(
+        "policy",
+        &["poddisruptionbudgets"],
+        &["get", "list", "watch", "create", "patch", "delete"],
+    ),
     watched(
         "rbac.authorization.k8s.io",
         &["roles", "rolebindings"],

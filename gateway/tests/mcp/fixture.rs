@@ -12,35 +12,35 @@ use tokio::sync::Notify;
 
 /// What has become of the fixture's calls.
 #[derive(Default)]
-pub struct Seen {
-    pub started: AtomicUsize,
-    pub finished: AtomicUsize,
+pub(crate) struct Seen {
+    pub(crate) started: AtomicUsize,
+    pub(crate) finished: AtomicUsize,
     /// Calls that were dropped or cancelled before their end.
-    pub abandoned: AtomicUsize,
+    pub(crate) abandoned: AtomicUsize,
     /// Lets every waiting call go on.
-    pub go: Notify,
+    pub(crate) go: Notify,
 }
 
 impl Seen {
-    pub fn started(&self) -> usize {
+    pub(crate) fn started(&self) -> usize {
         self.started.load(Ordering::SeqCst)
     }
 
-    pub fn finished(&self) -> usize {
+    pub(crate) fn finished(&self) -> usize {
         self.finished.load(Ordering::SeqCst)
     }
 
-    pub fn abandoned(&self) -> usize {
+    pub(crate) fn abandoned(&self) -> usize {
         self.abandoned.load(Ordering::SeqCst)
     }
 }
 
-pub struct Fixture {
+pub(crate) struct Fixture {
     seen: Arc<Seen>,
 }
 
 impl Fixture {
-    pub fn new(seen: Arc<Seen>) -> Self {
+    pub(crate) fn new(seen: Arc<Seen>) -> Self {
         Self { seen }
     }
 

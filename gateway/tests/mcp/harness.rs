@@ -32,15 +32,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fixture::{Fixture, Seen};
 
-pub const OLDER: &str = "2025-11-25";
-pub const NEWER: &str = "2026-07-28";
+pub(crate) const OLDER: &str = "2025-11-25";
+pub(crate) const NEWER: &str = "2026-07-28";
 /// For what must happen; how long it takes is not what these tests are about.
-pub const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// A gateway with the agents `demo.one` and `demo.two`.
-pub struct Gateway {
-    pub address: SocketAddr,
-    pub seen: Arc<Seen>,
+pub(crate) struct Gateway {
+    pub(crate) address: SocketAddr,
+    pub(crate) seen: Arc<Seen>,
     publisher: Publisher,
     shutdown: CancellationToken,
     server: JoinHandle<()>,
@@ -50,29 +50,29 @@ pub struct Gateway {
 
 /// What the directory says; tests change it and publish it again.
 #[derive(Clone)]
-pub struct World {
-    pub agents: Vec<TestAgent>,
-    pub updates: ToolListUpdates,
-    pub stale_since: Option<Timestamp>,
+pub(crate) struct World {
+    pub(crate) agents: Vec<TestAgent>,
+    pub(crate) updates: ToolListUpdates,
+    pub(crate) stale_since: Option<Timestamp>,
 }
 
 #[derive(Clone)]
-pub struct TestAgent {
-    pub name: &'static str,
-    pub uid: &'static str,
-    pub tools: Vec<&'static str>,
+pub(crate) struct TestAgent {
+    pub(crate) name: &'static str,
+    pub(crate) uid: &'static str,
+    pub(crate) tools: Vec<&'static str>,
     /// Each is the seed of a key.
-    pub keys: Vec<u8>,
+    pub(crate) keys: Vec<u8>,
 }
 
 /// The key that `seed` stands for.
-pub fn key(seed: u8) -> String {
+pub(crate) fn key(seed: u8) -> String {
     Key::from_random([seed; 32]).expose().to_owned()
 }
 
-pub const ONE: u8 = 1;
-pub const TWO: u8 = 2;
-pub const WORKSPACE: u8 = 9;
+pub(crate) const ONE: u8 = 1;
+pub(crate) const TWO: u8 = 2;
+pub(crate) const WORKSPACE: u8 = 9;
 
 impl Default for World {
     fn default() -> Self {
@@ -143,13 +143,13 @@ impl World {
 }
 
 impl Gateway {
-    pub async fn start(settings: Settings) -> Self {
+    pub(crate) async fn start(settings: Settings) -> Self {
         let gateway = Self::start_without_snapshot(settings).await;
         gateway.publish(&World::default());
         gateway
     }
 
-    pub async fn start_without_snapshot(settings: Settings) -> Self {
+    pub(crate) async fn start_without_snapshot(settings: Settings) -> Self {
         let (publisher, directory) = Directory::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -188,12 +188,12 @@ impl Gateway {
         }
     }
 
-    pub fn publish(&self, world: &World) {
+    pub(crate) fn publish(&self, world: &World) {
         self.publisher.publish(world.snapshot());
     }
 
     /// Stops the server and waits until it has ended.
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.shutdown.cancel();
         tokio::time::timeout(SOON, self.server)
             .await
@@ -202,13 +202,14 @@ impl Gateway {
     }
 
     /// A request to the endpoint of `demo.<agent>`.
-    pub fn to(&self, agent: &str) -> Call<'_> {
+    pub(crate) fn to(&self, agent: &str) -> Call {
         self.at(&format!("/runtime/agents/demo.{agent}/mcp"))
     }
 
-    pub fn at(&self, path: &str) -> Call<'_> {
+    pub(crate) fn at(&self, path: &str) -> Call {
         Call {
-            gateway: self,
+            client: self.client.clone(),
+            address: self.address,
             method: Method::POST,
             path: path.to_owned(),
             headers: vec![
@@ -223,23 +224,23 @@ impl Gateway {
     }
 
     /// `demo.one` with its key.
-    pub fn one(&self) -> Call<'_> {
+    pub(crate) fn one(&self) -> Call {
         self.to("one").key(&key(ONE))
     }
 
     /// Opens a session of `demo.one`.
-    pub async fn session(&self) -> String {
+    pub(crate) async fn session(&self) -> String {
         self.session_of(self.one()).await
     }
 
-    pub async fn session_of(&self, call: Call<'_>) -> String {
+    pub(crate) async fn session_of(&self, call: Call) -> String {
         let answer = call.message(initialize(json!({}))).send().await;
         answer.header("mcp-session-id").unwrap().to_owned()
     }
 }
 
 /// The first message of the older era.
-pub fn initialize(capabilities: Value) -> Value {
+pub(crate) fn initialize(capabilities: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": OLDER,
         "capabilities": capabilities,
@@ -247,14 +248,15 @@ pub fn initialize(capabilities: Value) -> Value {
     }})
 }
 
-pub fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {
+pub(crate) fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params})
 }
 
 /// A request, put together piece by piece.
 #[must_use]
-pub struct Call<'g> {
-    gateway: &'g Gateway,
+pub(crate) struct Call {
+    client: Client<HttpConnector, Full<Bytes>>,
+    address: SocketAddr,
     method: Method,
     path: String,
     headers: Vec<(String, String)>,
@@ -263,57 +265,57 @@ pub struct Call<'g> {
 
 /// An answer whose body has come whole.
 #[derive(Debug)]
-pub struct Answer {
-    pub status: StatusCode,
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
     headers: HashMap<String, String>,
-    pub text: String,
+    pub(crate) text: String,
 }
 
 /// An answer whose body is still coming.
-pub struct Events {
-    pub status: StatusCode,
-    pub kind: String,
+pub(crate) struct Events {
+    pub(crate) status: StatusCode,
+    pub(crate) kind: String,
     body: Incoming,
     buffer: String,
 }
 
-impl Call<'_> {
-    pub fn method(mut self, method: Method) -> Self {
+impl Call {
+    pub(crate) fn method(mut self, method: Method) -> Self {
         self.method = method;
         self
     }
 
-    pub fn header(mut self, name: &str, value: impl Into<String>) -> Self {
+    pub(crate) fn header(mut self, name: &str, value: impl Into<String>) -> Self {
         self.headers.push((name.into(), value.into()));
         self
     }
 
     /// Takes a header away.
-    pub fn without(mut self, name: &str) -> Self {
+    pub(crate) fn without(mut self, name: &str) -> Self {
         self.headers.retain(|(known, _)| known != name);
         self
     }
 
-    pub fn key(self, key: &str) -> Self {
+    pub(crate) fn key(self, key: &str) -> Self {
         self.header("authorization", format!("Bearer {key}"))
     }
 
-    pub fn in_session(self, session: &str) -> Self {
+    pub(crate) fn in_session(self, session: &str) -> Self {
         self.header("mcp-session-id", session)
             .header("mcp-protocol-version", OLDER)
     }
 
-    pub fn body(mut self, body: impl Into<Bytes>) -> Self {
+    pub(crate) fn body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = body.into();
         self
     }
 
-    pub fn message(self, message: Value) -> Self {
+    pub(crate) fn message(self, message: Value) -> Self {
         self.body(message.to_string())
     }
 
     /// A request of the newer era, with everything that belongs to one.
-    pub fn newer(self, mut message: Value) -> Self {
+    pub(crate) fn newer(self, mut message: Value) -> Self {
         let meta = &mut message["params"]["_meta"];
         meta["io.modelcontextprotocol/protocolVersion"] = json!(NEWER);
         meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
@@ -328,20 +330,20 @@ impl Call<'_> {
     }
 
     async fn response(self) -> Response<Incoming> {
-        let url = format!("http://{}{}", self.gateway.address, self.path);
+        let url = format!("http://{}{}", self.address, self.path);
         let mut request = Request::builder().method(self.method).uri(url);
         for (name, value) in &self.headers {
             request = request.header(name, value);
         }
         let request = request.body(Full::new(self.body)).unwrap();
-        tokio::time::timeout(SOON, self.gateway.client.request(request))
+        tokio::time::timeout(SOON, self.client.request(request))
             .await
             .expect("an answer in time")
             .unwrap()
     }
 
     /// Waits for the whole answer.
-    pub async fn send(self) -> Answer {
+    pub(crate) async fn send(self) -> Answer {
         let response = self.response().await;
         let headers = response
             .headers()
@@ -360,8 +362,13 @@ impl Call<'_> {
         }
     }
 
+    /// Sends it now; the answer can be waited for later.
+    pub(crate) fn start(self) -> JoinHandle<Answer> {
+        tokio::spawn(self.send())
+    }
+
     /// Waits for the head of the answer only.
-    pub async fn open(self) -> Events {
+    pub(crate) async fn open(self) -> Events {
         let response = self.response().await;
         Events {
             status: response.status(),
@@ -373,16 +380,16 @@ impl Call<'_> {
 }
 
 impl Answer {
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(String::as_str)
     }
 
-    pub fn kind(&self) -> &str {
+    pub(crate) fn kind(&self) -> &str {
         self.header("content-type").unwrap_or_default()
     }
 
     /// The body as JSON; of an event stream, its last message.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         let text = match self.messages() {
             Some(messages) => return messages.last().unwrap().clone(),
             None => &self.text,
@@ -391,7 +398,7 @@ impl Answer {
     }
 
     /// The messages of an event stream.
-    pub fn messages(&self) -> Option<Vec<Value>> {
+    pub(crate) fn messages(&self) -> Option<Vec<Value>> {
         self.kind().starts_with("text/event-stream").then(|| {
             self.text
                 .lines()
@@ -402,7 +409,7 @@ impl Answer {
     }
 
     /// The text of a tool's result.
-    pub fn result_text(&self) -> String {
+    pub(crate) fn result_text(&self) -> String {
         let answer = self.json();
         let text = answer["result"]["content"][0]["text"].as_str();
         text.unwrap_or_else(|| panic!("no text: {answer}"))
@@ -412,7 +419,7 @@ impl Answer {
 
 impl Events {
     /// The next event or comment; `None` when the stream has ended.
-    pub async fn next(&mut self) -> Option<String> {
+    pub(crate) async fn next(&mut self) -> Option<String> {
         loop {
             if let Some((event, rest)) = self.buffer.split_once("\n\n") {
                 let event = event.to_owned();
@@ -428,7 +435,7 @@ impl Events {
     }
 
     /// The next message, comments left out.
-    pub async fn next_message(&mut self) -> Option<Value> {
+    pub(crate) async fn next_message(&mut self) -> Option<Value> {
         loop {
             let event = self.next().await?;
             if let Some(data) = event.lines().find_map(|line| line.strip_prefix("data: ")) {
@@ -439,7 +446,7 @@ impl Events {
 }
 
 /// Waits until `holds`.
-pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = tokio::time::Instant::now() + SOON;
     while !holds().await {
         assert!(tokio::time::Instant::now() < deadline, "never: {what}");

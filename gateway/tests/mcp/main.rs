@@ -4,3 +4,7 @@ mod fixture;
 mod harness;
 
 mod access;
+mod calls;
+mod lanes;
+mod lists;
+mod sessions;

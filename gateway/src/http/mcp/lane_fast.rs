@@ -46,13 +46,16 @@ impl<'a> Request<'a> {
         is_newer: bool,
     ) -> Option<Self> {
         let id = message.id?;
-        let is_plain_id = id.get().len() <= ID_BYTES
-            && (id.get().parse::<i64>().is_ok()
-                || (id.get().starts_with('"') && wire::is_sound(id)));
+        let is_plain_id = match id.get() {
+            long if long.len() > ID_BYTES => false,
+            "-0" => false,
+            text if text.starts_with('"') => wire::is_sound(id),
+            number => number.parse::<i64>().is_ok(),
+        };
         if message.jsonrpc.as_deref() != Some("2.0") || !is_plain_id {
             return None;
         }
-        if params.is_none() && message.params.is_some() {
+        if message.result || message.error || params.is_none() && message.params.is_some() {
             return None;
         }
         let method = message.method.as_deref()?;

@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
 pub(super) use crate::http::access::sole;
@@ -38,6 +38,14 @@ pub(super) struct Message<'a> {
     pub(super) method: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) params: Option<&'a RawValue>,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) result: bool,
+    #[serde(default, deserialize_with = "present")]
+    pub(super) error: bool,
+}
+
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    IgnoredAny::deserialize(deserializer).map(|_| true)
 }
 
 /// The parameters that both lanes look at.

@@ -44,27 +44,31 @@ async fn apply_gateway(
         cluster, applied, ..
     } = ctx;
     // The fence before what it fences in; what the pods need before the pods.
-    obstacles.take(applied.ensure(cluster, Some(policy), &seen.policy).await)?;
+    obstacles.take(applied.ensure(cluster, policy, &seen.policy).await)?;
     obstacles.take(
         applied
-            .ensure(cluster, Some(service_account), &seen.service_account)
+            .ensure(cluster, service_account, &seen.service_account)
             .await,
     )?;
-    obstacles.take(applied.ensure(cluster, Some(role), &seen.role).await)?;
+    obstacles.take(applied.ensure(cluster, role, &seen.role).await)?;
     obstacles.take(
         applied
-            .ensure(cluster, Some(role_binding), &seen.role_binding)
+            .ensure(cluster, role_binding, &seen.role_binding)
             .await,
     )?;
     obstacles.take(own_secret.run(cluster).await)?;
-    obstacles.take(applied.ensure(cluster, claim.as_ref(), &seen.claim).await)?;
-    obstacles.take(applied.ensure(cluster, Some(service), &seen.service).await)?;
+    // A claim that is not wanted stays: it may hold what a Workspace of this name, deleted long ago, left behind.
+    if let Some(claim) = claim {
+        obstacles.take(applied.ensure(cluster, claim, &seen.claim).await)?;
+    }
+    obstacles.take(applied.ensure(cluster, service, &seen.service).await)?;
+    obstacles.take(applied.ensure(cluster, deployment, &seen.deployment).await)?;
+    let budget = budget.as_ref();
     obstacles.take(
         applied
-            .ensure(cluster, Some(deployment), &seen.deployment)
+            .ensure_or_delete(cluster, budget, &seen.budget)
             .await,
-    )?;
-    obstacles.take(applied.ensure(cluster, budget.as_ref(), &seen.budget).await)
+    )
 }
 
 #[derive(Default)]

@@ -2,6 +2,8 @@
 //!
 //! A test fails when what is committed differs from what this program writes.
 
+mod reference;
+
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
@@ -28,6 +30,10 @@ fn files() -> Vec<(PathBuf, String)> {
     let chart = Path::new("charts/chandlery-crds");
     let crds = Kind::ALL.map(Kind::crd);
     let mut files = vec![
+        (
+            PathBuf::from("docs/reference/resources.md"),
+            reference::page(),
+        ),
         (
             chart.join("Chart.yaml"),
             CHART.replace("VERSION", env!("CARGO_PKG_VERSION")),
@@ -116,5 +122,13 @@ mod tests {
                 path.display()
             );
         }
+    }
+
+    #[test]
+    fn the_examples_of_the_reference_page_are_whole() {
+        let text = Kind::ALL.map(reference::example).join("---\n");
+        let read = chandlery_crds::manifest::read("reference", &text);
+        assert_eq!(read.problems, []);
+        assert_eq!(chandlery_crds::check::all(&read.objects, &[]), []);
     }
 }
