@@ -8,8 +8,11 @@ pub mod audit;
 pub mod client;
 pub mod clients;
 pub mod cluster;
+pub mod endpoint;
+pub mod fixture;
 pub mod namespace;
 pub mod postgres;
+pub mod proxy;
 pub mod release;
 
 use std::time::Duration;

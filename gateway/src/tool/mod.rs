@@ -94,9 +94,11 @@ pub enum ErrorKind {
     Refused,
     /// Something of ours or upstream failed; calling again may work.
     Unavailable,
-    /// The client lacks a capability of the protocol that the tool cannot do without, by name. The one error that
-    /// clients get as a protocol error, since it is about them and not about the call.
+    /// The client lacks a capability of the protocol that the tool cannot do without, by name. A protocol error, since
+    /// it is about the client and not about the call.
     NeedsCapability(&'static str),
+    /// What the client sent back of an earlier round is not what it was given. A protocol error too.
+    ForgedState,
 }
 
 impl ErrorKind {
@@ -107,6 +109,7 @@ impl ErrorKind {
             Self::Refused => "refused",
             Self::Unavailable => "failed",
             Self::NeedsCapability(_) => "needs_capability",
+            Self::ForgedState => "forged_state",
         }
     }
 }

@@ -47,8 +47,8 @@ pub(super) struct Handler {
     body: Bytes,
 }
 
-/// The methods that exist. A request for one of them that could not be read had wrong parameters.
-const METHODS: [&str; 12] = [
+/// The methods of both eras. A request for one of them that could not be read had wrong parameters.
+const METHODS: [&str; 8] = [
     "tools/list",
     "tools/call",
     "prompts/list",
@@ -56,12 +56,16 @@ const METHODS: [&str; 12] = [
     "resources/list",
     "resources/templates/list",
     "resources/read",
+    "completion/complete",
+];
+/// The methods that only the older era has.
+const OLDER_METHODS: [&str; 3] = [
     "resources/subscribe",
     "resources/unsubscribe",
-    "completion/complete",
     "logging/setLevel",
-    "subscriptions/listen",
 ];
+/// The method that only the newer era has, and that takes parameters.
+const NEWER_METHODS: [&str; 1] = ["subscriptions/listen"];
 
 impl Handler {
     pub(super) fn newer(mcp: &Arc<Mcp>, caller: &Caller, body: &Bytes) -> Self {
@@ -109,11 +113,16 @@ impl Handler {
         let cancelled = context.ct.clone();
         let peer = Peer::new(context, &self.body);
         let answer = family.request(&self.caller.agent, method, params, &peer);
-        let answer = cancelled
+        let mut answer = cancelled
             .run_until_cancelled(answer)
             .await
             .ok_or_else(|| ErrorData::internal_error("cancelled", None))?
             .map_err(rpc_error)?;
+        if let (true, Some(fields)) = (self.is_newer, answer.as_object_mut()) {
+            fields
+                .entry("resultType")
+                .or_insert_with(|| json!("complete"));
+        }
         serde_json::from_value(answer).map_err(|cause| broken(method, &cause))
     }
 
@@ -201,6 +210,9 @@ impl ServerHandler for Handler {
                         failure.message,
                         Some(data),
                     ));
+                }
+                ErrorKind::ForgedState => {
+                    return Err(ErrorData::invalid_params(failure.message, None));
                 }
                 ErrorKind::Arguments | ErrorKind::Refused | ErrorKind::Unavailable => {
                     results::failed(&failure.message, self.is_newer)
@@ -359,7 +371,12 @@ impl ServerHandler for Handler {
         _context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method;
-        if METHODS.contains(&method.as_str()) {
+        let own: &[&str] = if self.is_newer {
+            &NEWER_METHODS
+        } else {
+            &OLDER_METHODS
+        };
+        if METHODS.iter().chain(own).any(|known| *known == method) {
             Err(ErrorData::invalid_params(
                 format!("Invalid params for {method}"),
                 None,

@@ -25,9 +25,6 @@ use crate::family::{Client, RpcError};
 use crate::http::access::Caller;
 use crate::pipeline::{self, Answer};
 
-/// Longest request id that is echoed without a thought.
-const ID_BYTES: usize = 256;
-
 /// A request in which everything that this lane does not use is known to be sound.
 pub(super) struct Request<'a> {
     /// JSON: a string or an integer.
@@ -45,14 +42,8 @@ impl<'a> Request<'a> {
         params: Option<&'a Params<'_>>,
         is_newer: bool,
     ) -> Option<Self> {
-        let id = message.id?;
-        let is_plain_id = match id.get() {
-            long if long.len() > ID_BYTES => false,
-            "-0" => false,
-            text if text.starts_with('"') => wire::is_sound(id),
-            number => number.parse::<i64>().is_ok(),
-        };
-        if message.jsonrpc.as_deref() != Some("2.0") || !is_plain_id {
+        let id = message.plain_id()?;
+        if message.jsonrpc.as_deref() != Some("2.0") {
             return None;
         }
         if message.result || message.error || params.is_none() && message.params.is_some() {
@@ -81,7 +72,7 @@ impl<'a> Request<'a> {
             }
         }
         Some(Self {
-            id: id.get(),
+            id,
             method,
             params,
             is_newer,

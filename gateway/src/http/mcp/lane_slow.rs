@@ -117,10 +117,6 @@ pub(super) async fn older(mcp: &Arc<Mcp>, caller: &Caller, posted: Posted) -> Re
     let message = match message {
         JsonRpcMessage::Request(request) => {
             if let ClientRequest::InitializeRequest(initialize) = &request.request {
-                if version == Some(NEWER) {
-                    // The newer revision has no `initialize`.
-                    return super::not_found(&encode_id(&request.id), "initialize");
-                }
                 let client = initialize.params.clone();
                 return open(mcp, caller, client, request, &body).await;
             }

@@ -126,6 +126,10 @@ impl Mcp {
         let params = message.params();
         let meta = params.as_ref().and_then(|params| params.meta.as_ref());
         let is_newer = message.is_newer(&parts.headers, meta);
+        if message.method.as_deref() == Some("initialize") && wire::is_newer(&parts.headers) {
+            // The newer revision has no such method, however well or badly it is called.
+            return not_found(message.plain_id().unwrap_or("null"), "initialize");
+        }
         if let Some(request) =
             lane_fast::Request::read(&parts.headers, &message, params.as_ref(), is_newer)
         {
@@ -140,9 +144,10 @@ impl Mcp {
             }
         }
         let Ok(typed) = serde_json::from_slice(&body) else {
-            return wire::refuse(
-                StatusCode::BAD_REQUEST,
-                INVALID_REQUEST,
+            // The id, if it is one, tells the client which of its requests was wrong.
+            let id = message.plain_id().unwrap_or("null");
+            return bad_request(
+                id,
                 "Invalid Request: the body is not a JSON-RPC 2.0 message",
             );
         };
@@ -316,11 +321,11 @@ fn no_session(status: StatusCode) -> Response {
 
 /// A session cannot run two calls under one id: nobody could tell their answers apart.
 fn id_in_use(id: &str) -> Response {
-    let mut response = wire::json(wire::error(
-        id,
-        INVALID_REQUEST,
-        "Invalid Request: a request of this id is still running",
-    ));
+    bad_request(id, "Invalid Request: a request of this id is still running")
+}
+
+fn bad_request(id: &str, message: &str) -> Response {
+    let mut response = wire::json(wire::error(id, INVALID_REQUEST, message));
     *response.status_mut() = StatusCode::BAD_REQUEST;
     response
 }

@@ -14,7 +14,7 @@ use rmcp::service::{RequestContext, ServiceError};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, interval_at};
 
-use super::wire::Message;
+use super::wire::{Message, NEWER};
 use crate::family::{Client, RpcError};
 
 pub(super) struct Peer {
@@ -88,6 +88,15 @@ impl Peer {
         progress.reached
     }
 
+    /// In the newer era a client gets log messages only for requests that say from which level on.
+    fn wants_log(&self, params: &Value) -> bool {
+        self.version != NEWER
+            || self.context.meta.log_level().is_some_and(|level| {
+                serde_json::to_value(level)
+                    .is_ok_and(|level| weight(&params["level"]) >= weight(&level))
+            })
+    }
+
     async fn send(&self, method: &str, params: Value) -> Result<(), RpcError> {
         let notification = CustomNotification::new(method, Some(params));
         self.context
@@ -136,6 +145,9 @@ impl Client for Peer {
                 by_tool: true,
             };
         }
+        if method == "notifications/message" && !self.wants_log(&params) {
+            return futures::future::ready(Ok(())).boxed();
+        }
         self.send(method, params).boxed()
     }
 
@@ -160,6 +172,21 @@ impl Client for Peer {
         }
         .boxed()
     }
+}
+
+/// How grave a log level is.
+fn weight(level: &Value) -> Option<usize> {
+    const LEVELS: [&str; 8] = [
+        "debug",
+        "info",
+        "notice",
+        "warning",
+        "error",
+        "critical",
+        "alert",
+        "emergency",
+    ];
+    LEVELS.iter().position(|known| level == known)
 }
 
 fn rpc_error(failure: ServiceError) -> RpcError {

@@ -27,6 +27,9 @@ pub(super) const INVALID_REQUEST: i32 = -32600;
 pub(super) const METHOD_NOT_FOUND: i32 = -32601;
 pub(super) const INVALID_PARAMS: i32 = -32602;
 
+/// Longest request id that is echoed without a thought.
+const ID_BYTES: usize = 256;
+
 /// A JSON-RPC message. Nothing in it has been checked but that it is a JSON object.
 #[derive(serde::Deserialize)]
 pub(super) struct Message<'a> {
@@ -101,6 +104,18 @@ impl<'a> Message<'a> {
                 "Parse error: the body is not a JSON-RPC message",
             ))
         })
+    }
+
+    /// The id, if it is one that can be echoed without a thought: a string or an integer, and not too long.
+    pub(super) fn plain_id(&self) -> Option<&'a str> {
+        let id = self.id?;
+        let is_plain = match id.get() {
+            long if long.len() > ID_BYTES => false,
+            "-0" => false,
+            text if text.starts_with('"') => is_sound(id),
+            number => number.parse::<i64>().is_ok(),
+        };
+        is_plain.then(|| id.get())
     }
 
     pub(super) fn params(&self) -> Option<Params<'a>> {

@@ -1,0 +1,99 @@
+//! One agent's endpoint of the real gateway library, in process: for what is about the protocol, not about a cluster.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
+use chandlery_crds::key::Key;
+use chandlery_crds::names;
+use chandlery_gateway::audit::Audit;
+use chandlery_gateway::catalog::{Catalogs, Registry};
+use chandlery_gateway::directory::{Agent, Directory, Holder, Principal, Snapshot, Workspace};
+use chandlery_gateway::family::Family;
+use chandlery_gateway::http::{self, Settings};
+use chandlery_gateway::pipeline::Pipeline;
+use chandlery_gateway::store::{Clock, Store, StoreUrl};
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub struct Endpoint {
+    pub address: SocketAddr,
+    /// Path of the endpoint.
+    pub path: String,
+    /// The agent's key.
+    pub key: String,
+    shutdown: CancellationToken,
+    server: JoinHandle<()>,
+    _data: TempDir,
+}
+
+impl Endpoint {
+    /// Serves the agent `demo.agent`, which has every tool of `families`, on a loopback port.
+    pub async fn start(families: Vec<Arc<dyn Family>>, settings: Settings) -> Result<Self> {
+        let data = tempfile::tempdir()?;
+        let store = Store::open(&StoreUrl::Sqlite(data.path().to_owned()), Clock::system()).await?;
+        let pipeline = Arc::new(Pipeline {
+            catalogs: Catalogs::new(Arc::new(Registry::new(families))),
+            clock: Clock::system(),
+            audit: Audit::start(store, &"audit-key".into(), Arc::default()),
+            writes: Default::default(),
+        });
+        let (publisher, directory) = Directory::new();
+        let key = Key::from_random([7; 32]);
+        publisher.publish(snapshot(&key)?);
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let shutdown = CancellationToken::new();
+        let stop = shutdown.clone();
+        let server = tokio::spawn(async move {
+            // The publisher lives as long as the server, which else would take the directory for dead.
+            let _publisher = publisher;
+            http::serve(listener, pipeline, directory, settings, stop).await;
+        });
+        Ok(Self {
+            address,
+            path: names::agent_path("demo.agent"),
+            key: key.expose().to_owned(),
+            shutdown,
+            server,
+            _data: data,
+        })
+    }
+
+    pub async fn stop(self) -> Result<()> {
+        self.shutdown.cancel();
+        self.server.await.context("the server panicked")
+    }
+}
+
+fn snapshot(key: &Key) -> Result<Snapshot> {
+    let workspace = Arc::new(Workspace {
+        id: "demo.team".to_owned(),
+        uid: "uid-team".to_owned(),
+        generation: 1,
+        account: "demo.team".to_owned(),
+        spec: Default::default(),
+    });
+    let agent = Arc::new(Agent {
+        id: "demo.agent".to_owned(),
+        uid: "uid-agent".to_owned(),
+        generation: 1,
+        key_revision: 1,
+        labels: Default::default(),
+        spec: serde_json::from_value(json!({"workspaceRef": {"name": "team"}, "tools": ["*"]}))?,
+        workspace,
+    });
+    let mut snapshot = Snapshot::default();
+    let digest = key.digest();
+    let holder = Holder {
+        principal: Principal::Agent(agent.clone()),
+        key_id: digest.id().into(),
+        expires_at: None,
+    };
+    ensure!(snapshot.keys.insert(digest, holder).is_none());
+    snapshot.agents.insert(agent.id.clone(), agent);
+    Ok(snapshot)
+}
