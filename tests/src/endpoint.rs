@@ -39,6 +39,7 @@ impl Endpoint {
             catalogs: Catalogs::new(Arc::new(Registry::new(families))),
             clock: Clock::system(),
             audit: Audit::start(store, &"audit-key".into(), Arc::default()),
+            metrics: Default::default(),
             writes: Default::default(),
         });
         let (publisher, directory) = Directory::new();
