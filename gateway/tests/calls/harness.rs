@@ -96,6 +96,7 @@ impl Gateway {
             catalogs: Catalogs::new(Arc::new(registry)),
             clock,
             audit: Audit::start(store.clone(), &"audit-key".into(), Default::default()),
+            metrics: Default::default(),
             writes: Default::default(),
         });
         Self {
