@@ -1,9 +1,10 @@
 //! One agent's endpoint of the real gateway library, in process: for what is about the protocol, not about a cluster.
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use chandlery_crds::key::Key;
 use chandlery_crds::names;
 use chandlery_gateway::audit::Audit;
@@ -26,7 +27,7 @@ pub struct Endpoint {
     /// The agent's key.
     pub key: String,
     shutdown: CancellationToken,
-    server: JoinHandle<()>,
+    server: JoinHandle<io::Result<()>>,
     _data: TempDir,
 }
 
@@ -52,7 +53,9 @@ impl Endpoint {
         let server = tokio::spawn(async move {
             // The publisher lives as long as the server, which else would take the directory for dead.
             let _publisher = publisher;
-            http::serve(listener, pipeline, directory, settings, stop).await;
+            http::serve(listener, pipeline, directory, settings, stop)
+                .await
+                .map(drop)
         });
         Ok(Self {
             address,
@@ -66,7 +69,8 @@ impl Endpoint {
 
     pub async fn stop(self) -> Result<()> {
         self.shutdown.cancel();
-        self.server.await.context("the server panicked")
+        self.server.await??;
+        Ok(())
     }
 }
 

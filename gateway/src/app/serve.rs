@@ -58,6 +58,8 @@ enum ServeError {
     },
     #[error("listen for signals")]
     Signals(#[source] io::Error),
+    #[error("start the threads that serve")]
+    Threads(#[source] io::Error),
 }
 
 pub(super) fn run(settings: Settings) -> ExitCode {
@@ -171,9 +173,12 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
         max_config_staleness: settings.max_config_staleness,
         ..http::Settings::default()
     };
-    http::serve(listener, pipeline.clone(), directory, http_settings, stop).await;
+    let workers = http::serve(listener, pipeline.clone(), directory, http_settings, stop)
+        .await
+        .map_err(ServeError::Threads)?;
     pipeline.audit.close().await;
     store.close().await;
+    drop(workers);
     end.cancel();
     tasks.close();
     tasks.wait().await;

@@ -2,8 +2,12 @@
 
 mod access;
 mod mcp;
+mod workers;
 
+use std::io;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use axum::Router;
@@ -21,6 +25,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{info, warn};
 
 pub use self::mcp::Limits;
+pub use self::workers::Workers;
 
 use self::access::Access;
 use self::mcp::Mcp;
@@ -34,6 +39,8 @@ pub struct Settings {
     pub hostnames: Vec<String>,
     /// How old the directory may get while its source cannot be reached; then 503. `None`: without limit.
     pub max_config_staleness: Option<Duration>,
+    /// Threads that serve connections.
+    pub workers: NonZeroUsize,
     /// Connections at once; more wait to be accepted.
     pub max_connections: usize,
     /// How long a connection may be silent between two requests, and how long the head of a request may take.
@@ -60,6 +67,7 @@ impl Default for Settings {
         Self {
             hostnames: Vec::new(),
             max_config_staleness: None,
+            workers: thread::available_parallelism().unwrap_or(NonZeroUsize::MIN),
             max_connections: 20_000,
             idle_connection: Duration::from_secs(75),
             max_body: 4 << 20,
@@ -77,14 +85,17 @@ impl Default for Settings {
 /// Serves agents on `listener` until `shutdown`.
 ///
 /// Then no connection is accepted any more, event streams end, and running calls have [`Settings::grace`] to finish.
-/// Returns when all of that is done, the calls that write included.
+/// Returns when all of that is done, the calls that write included; drop what it gives after the store is closed.
+///
+/// Fails only at the start, when threads cannot be had.
 pub async fn serve(
     listener: TcpListener,
     pipeline: Arc<Pipeline>,
     directory: Directory,
     settings: Settings,
     shutdown: CancellationToken,
-) {
+) -> io::Result<Workers> {
+    let workers = Workers::start(settings.workers)?;
     let grace = settings.grace;
     let mcp = Arc::new(Mcp::new(
         pipeline.clone(),
@@ -100,7 +111,13 @@ pub async fn serve(
     });
     let house = mcp.clone();
     tokio::join!(
-        accept(listener, router(mcp, access), &settings, &shutdown),
+        accept(
+            listener,
+            router(mcp, access),
+            &workers,
+            &settings,
+            &shutdown,
+        ),
         house.keep_house(directory),
     );
     pipeline.writes.close();
@@ -113,6 +130,7 @@ pub async fn serve(
             "stopping in the middle of calls that write"
         );
     }
+    Ok(workers)
 }
 
 /// What agents' endpoints look like, before and after the agent's id.
@@ -139,6 +157,7 @@ fn router(mcp: Arc<Mcp>, access: Arc<Access>) -> Router {
 async fn accept(
     listener: TcpListener,
     router: Router,
+    workers: &Workers,
     settings: &Settings,
     shutdown: &CancellationToken,
 ) {
@@ -150,8 +169,9 @@ async fn accept(
             () = shutdown.cancelled() => break,
         };
         let stream = tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+            // Given to a thread of its own, a connection leaves the one that listens.
+            accepted = listener.accept() => match accepted.and_then(|(stream, _)| stream.into_std()) {
+                Ok(stream) => stream,
                 Err(cause) => {
                     // Out of file descriptors, say: others may become free.
                     warn!(error = %cause, "a connection could not be accepted");
@@ -164,10 +184,13 @@ async fn accept(
         let router = router.clone();
         let (idle, grace) = (settings.idle_connection, settings.grace);
         let shutdown = shutdown.clone();
-        connections.spawn(async move {
-            converse(stream, router, idle, grace, &shutdown).await;
+        let connection = async move {
+            if let Ok(stream) = TcpStream::from_std(stream) {
+                converse(stream, router, idle, grace, &shutdown).await;
+            }
             drop(place);
-        });
+        };
+        connections.spawn_on(connection, workers.next());
     }
     info!(connections = connections.len(), "stopping to serve agents");
     connections.close();

@@ -1,6 +1,7 @@
 //! A gateway in process, on a loopback port, and a client that says exactly what it is told to.
 
 use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use chandlery_gateway::directory::{
     Agent, Directory, Holder, Principal, Publisher, Snapshot, Workspace,
 };
 use chandlery_gateway::families::datetime::Datetime;
-use chandlery_gateway::http::{self as gateway, Settings};
+use chandlery_gateway::http::{self as gateway, Settings, Workers};
 use chandlery_gateway::pipeline::Pipeline;
 use chandlery_gateway::store::{Clock, Store, StoreUrl};
 use http::{Method, Request, Response, StatusCode};
@@ -43,7 +44,7 @@ pub(crate) struct Gateway {
     pub(crate) seen: Arc<Seen>,
     publisher: Publisher,
     shutdown: CancellationToken,
-    server: JoinHandle<()>,
+    server: JoinHandle<io::Result<Workers>>,
     _folder: tempfile::TempDir,
     client: Client<HttpConnector, Full<Bytes>>,
 }
@@ -195,10 +196,8 @@ impl Gateway {
     /// Stops the server and waits until it has ended.
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
-        tokio::time::timeout(SOON, self.server)
-            .await
-            .unwrap()
-            .unwrap();
+        let ended = tokio::time::timeout(SOON, self.server).await.unwrap();
+        drop(ended.unwrap().unwrap());
     }
 
     /// A request to the endpoint of `demo.<agent>`.

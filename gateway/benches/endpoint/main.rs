@@ -1,0 +1,36 @@
+//! Measures an agent's endpoint against a bare axum echo server: `make bench`.
+//!
+//! The gateway is the real program with key check, gate and audit on. It and the echo server run on one core, the load
+//! on another, so that a ratio says what the gateway costs. Three rounds; the medians are printed, and a bar that is
+//! missed ends the program with an error.
+
+mod echo;
+mod gateway;
+mod load;
+mod report;
+
+use std::process::ExitCode;
+
+/// The core of whatever is measured.
+const SERVER_CORE: &str = "1";
+/// The core of the load.
+const LOAD_CORE: &str = "0";
+const ROUNDS: usize = 3;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match arguments.first().map(String::as_str) {
+        Some("echo") => echo::serve(),
+        Some("load") => report::measure(),
+        // `cargo bench` adds flags of its own.
+        _ => report::start(),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What is measured, in which order, and against which bars.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::gateway::Server;
+use crate::load::{Connection, Point, Shot, saturate};
+use crate::{LOAD_CORE, ROUNDS};
+
+const ENDPOINT: &str = "/runtime/agents/default.bench/mcp";
+const CONNECTIONS: [usize; 3] = [16, 64, 256];
+/// Sessions and streams that are opened to see what one costs.
+const SESSIONS: usize = 4000;
+
+/// Runs the measurement on the load's core.
+pub(crate) fn start() -> Result<bool> {
+    let status = Command::new("taskset")
+        .args(["-c", LOAD_CORE])
+        .arg(std::env::current_exe()?)
+        .arg("load")
+        .status()
+        .context("taskset of util-linux pins the processes to cores")?;
+    Ok(status.success())
+}
+
+/// Measures and prints; `false` when a bar is missed.
+pub(crate) fn measure() -> Result<bool> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async {
+        let rates = rates().await?;
+        let memory = memory().await?;
+        Ok(rates & memory)
+    })
+}
+
+/// The same call in each era, and what the echo server gets.
+struct Shots {
+    echo: Shot,
+    newer: Shot,
+    /// One for each connection: a session of its own.
+    older: Vec<Shot>,
+}
+
+async fn rates() -> Result<bool> {
+    let echo = Server::echo()?;
+    let (gateway, key) = Server::gateway()?;
+    let shots = shots(&echo, &gateway, &key).await?;
+    let mut good = true;
+    for connections in CONNECTIONS {
+        let (mut newer, mut older) = (Ratios::default(), Ratios::default());
+        for _ in 0..ROUNDS {
+            let bare = saturate(&vec![shots.echo.clone(); connections]).await?;
+            newer.note(
+                &bare,
+                &saturate(&vec![shots.newer.clone(); connections]).await?,
+            );
+            older.note(&bare, &saturate(&shots.older[..connections]).await?);
+        }
+        good &= newer.print(&format!("newer era, @{connections}"));
+        good &= older.print(&format!("older era with session, @{connections}"));
+    }
+    Ok(good)
+}
+
+/// Of each round, against the echo server in the same round.
+#[derive(Default)]
+struct Ratios {
+    rates: Vec<f64>,
+    ratios: Vec<f64>,
+    tails: Vec<f64>,
+}
+
+impl Ratios {
+    fn note(&mut self, bare: &Point, point: &Point) {
+        self.rates.push(point.per_second);
+        self.ratios.push(point.per_second / bare.per_second);
+        self.tails
+            .push(point.p99.as_secs_f64() / point.p50.as_secs_f64());
+    }
+
+    fn print(&mut self, what: &str) -> bool {
+        let rate = median(&mut self.rates);
+        let (ratio, tail) = (median(&mut self.ratios), median(&mut self.tails));
+        println!("{what}: {:.1}k calls/s", rate / 1000.0);
+        bar(
+            "  of a bare echo",
+            ratio,
+            ratio >= 0.50,
+            "at least 0.50, goal 0.75",
+        ) & bar("  p99/p50", tail, tail <= 5.0, "at most 5, goal 2.5")
+    }
+}
+
+async fn memory() -> Result<bool> {
+    let (gateway, key) = Server::gateway()?;
+    let connection = &mut Connection::open(gateway.address).await?;
+    // What the first calls allocate for good is not a session's.
+    for _ in 0..100 {
+        open_session(connection, &gateway, &key).await?;
+    }
+    let before = gateway.memory()?;
+    let mut sessions = Vec::new();
+    for _ in 0..SESSIONS {
+        sessions.push(open_session(connection, &gateway, &key).await?);
+    }
+    let idle = gateway.memory()?;
+    let mut streams = Vec::new();
+    for session in &sessions {
+        let mut stream = Connection::open(gateway.address).await?;
+        let headers = format!("{}mcp-session-id: {session}\r\n", authorization(&key));
+        let head = stream.ask("GET", ENDPOINT, &headers).await?;
+        ensure!(head.contains("text/event-stream"), "{head}");
+        streams.push(stream);
+    }
+    let connected = gateway.memory()?;
+    let each =
+        |more: usize, less: usize| more.saturating_sub(less) as f64 / 1024.0 / SESSIONS as f64;
+    let (idle_each, stream_each) = (each(idle, before), each(connected, idle));
+    println!("memory, KB each, of {SESSIONS}:");
+    Ok(bar(
+        "  idle session, disconnected",
+        idle_each,
+        idle_each <= 2.0,
+        "at most 2, goal 0.5",
+    ) & bar(
+        "  GET stream",
+        stream_each,
+        stream_each <= 24.0,
+        "at most 24, goal 10",
+    ))
+}
+
+async fn shots(echo: &Server, gateway: &Server, key: &str) -> Result<Shots> {
+    let call = |meta: &str| {
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":".to_owned(),
+            format!(
+                ",\"method\":\"tools/call\",\"params\":{{\"name\":\"agnt_datetime_now\",\"arguments\":{{}}{meta}}}}}"
+            ),
+        )
+    };
+    let meta = ",\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{},\"io.modelcontextprotocol/clientInfo\":{\"name\":\"bench\",\"version\":\"1\"}}";
+    let newer = Shot {
+        address: gateway.address,
+        path: ENDPOINT.to_owned(),
+        headers: format!(
+            "{}mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: agnt_datetime_now\r\n",
+            authorization(key)
+        ),
+        body: call(meta),
+        expected: "\"isError\":false",
+    };
+    let echo = Shot {
+        address: echo.address,
+        path: "/".to_owned(),
+        expected: "agnt_datetime_now",
+        ..newer.clone()
+    };
+    let connection = &mut Connection::open(gateway.address).await?;
+    let mut older = Vec::new();
+    for _ in 0..CONNECTIONS.into_iter().max().unwrap_or_default() {
+        let session = open_session(connection, gateway, key).await?;
+        older.push(Shot {
+            headers: format!(
+                "{}mcp-session-id: {session}\r\nmcp-protocol-version: 2025-11-25\r\n",
+                authorization(key)
+            ),
+            body: call(""),
+            ..newer.clone()
+        });
+    }
+    Ok(Shots { echo, newer, older })
+}
+
+fn authorization(key: &str) -> String {
+    format!("authorization: Bearer {key}\r\n")
+}
+
+async fn open_session(connection: &mut Connection, gateway: &Server, key: &str) -> Result<String> {
+    let initialize = Shot {
+        address: gateway.address,
+        path: ENDPOINT.to_owned(),
+        headers: authorization(key),
+        body: (
+            "{\"jsonrpc\":\"2.0\",\"id\":".to_owned(),
+            ",\"method\":\"initialize\",\"params\":{\"protocolVersion\":\"2025-11-25\",\"capabilities\":{},\"clientInfo\":{\"name\":\"bench\",\"version\":\"1\"}}}".to_owned(),
+        ),
+        expected: "serverInfo",
+    };
+    let answer = connection.fire(&initialize, 1).await?;
+    let session = answer
+        .lines()
+        .find_map(|line| line.strip_prefix("mcp-session-id: "))
+        .context("a session id")?;
+    Ok(session.to_owned())
+}
+
+fn bar(what: &str, value: f64, is_met: bool, bar: &str) -> bool {
+    let verdict = if is_met { "" } else { "  MISSED" };
+    println!("{what}: {value:.2} ({bar}){verdict}");
+    is_met
+}
+
+fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
