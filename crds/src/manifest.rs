@@ -52,7 +52,7 @@ pub struct Problem {
     pub file: Arc<str>,
     /// Starts at 1.
     pub line: u64,
-    /// `Kind/name`; `None` where the file could not be read so far.
+    /// `Kind/name`; `None` where that could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
     /// Where in the object, such as `spec.tools[3]`; empty for the whole object.
@@ -135,7 +135,7 @@ fn read_object(file: &Arc<str>, document: Node, manifests: &mut Manifests) {
     let subject = Subject {
         file,
         lines: &lines,
-        object: (!kind.is_empty()).then(|| format!("{kind}/{name}")),
+        object: (!name.is_empty()).then(|| format!("{kind}/{name}")),
     };
     match parse(&api_version, &kind, value) {
         Ok(Some(resource)) => manifests.objects.push(Object {

@@ -63,6 +63,11 @@ pub fn is_dns_label(name: &str) -> bool {
         && !name.ends_with('-')
 }
 
+/// Whether `name` is a DNS subdomain: labels with dots between them, 253 characters at most.
+pub fn is_dns_subdomain(name: &str) -> bool {
+    name.len() <= 253 && name.split('.').all(is_dns_label)
+}
+
 /// Id of an agent: `<namespace>.<name>`. Both parts are DNS labels, so the id splits at its one dot.
 pub fn agent_id(namespace: &str, name: &str) -> String {
     format!("{namespace}.{name}")

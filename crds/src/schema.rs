@@ -14,6 +14,7 @@ use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 use crate::crd::Kind;
+use crate::names;
 
 /// Something that an object may not hold, or lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,8 +30,7 @@ pub struct Violation {
 /// CEL rules are only asked about objects whose shape is right, as the API server does it.
 pub fn validate(kind: Kind, object: &Value, old: Option<&Value>) -> Vec<Violation> {
     let compiled = &COMPILED[kind as usize];
-    let mut violations = Vec::new();
-    walk(&compiled.schema, object, String::new(), &mut violations);
+    let violations = shape(&compiled.schema, object);
     if !violations.is_empty() {
         return violations;
     }
@@ -49,18 +49,73 @@ pub fn validate(kind: Kind, object: &Value, old: Option<&Value>) -> Vec<Violatio
 
 /// Likewise for a Secret.
 pub fn validate_secret(object: &Value) -> Vec<Violation> {
-    shape_of(&SECRET, object)
+    shape(&SECRET, object)
 }
 
 /// Likewise for a ConfigMap.
 pub fn validate_config_map(object: &Value) -> Vec<Violation> {
-    shape_of(&CONFIG_MAP, object)
+    shape(&CONFIG_MAP, object)
 }
 
-fn shape_of(schema: &Value, object: &Value) -> Vec<Violation> {
+fn shape(schema: &Value, object: &Value) -> Vec<Violation> {
     let mut violations = Vec::new();
     walk(schema, object, String::new(), &mut violations);
+    if violations.is_empty() {
+        check_metadata(&object["metadata"], &mut violations);
+    }
     violations
+}
+
+/// What Kubernetes asks of the metadata of every object, beyond its shape.
+fn check_metadata(metadata: &Value, violations: &mut Vec<Violation>) {
+    const WORD: &str = "alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character";
+    if !metadata["name"]
+        .as_str()
+        .is_some_and(names::is_dns_subdomain)
+    {
+        violations.push(Violation {
+            field: "metadata.name".to_owned(),
+            message: "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.'".to_owned(),
+        });
+    }
+    for map in ["labels", "annotations"] {
+        for (key, value) in metadata[map].as_object().into_iter().flatten() {
+            let (prefix, name) = key
+                .split_once('/')
+                .map_or((None, key.as_str()), |(prefix, name)| (Some(prefix), name));
+            let field = || format!("metadata.{map}.{key}");
+            if !is_label_word(name) || prefix.is_some_and(|prefix| !names::is_dns_subdomain(prefix))
+            {
+                let message =
+                    format!("name part must consist of {WORD}; a prefix before '/' is a DNS name");
+                violations.push(Violation {
+                    field: field(),
+                    message,
+                });
+            }
+            let value = value.as_str().unwrap_or_default();
+            if map == "labels" && !value.is_empty() && !is_label_word(value) {
+                let message = format!(
+                    "a valid label must be an empty string or consist of at most 63 {WORD}"
+                );
+                violations.push(Violation {
+                    field: field(),
+                    message,
+                });
+            }
+        }
+    }
+}
+
+fn is_label_word(text: &str) -> bool {
+    let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= 63
+        && is_end(bytes.first())
+        && is_end(bytes.last())
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(byte))
 }
 
 struct Compiled {

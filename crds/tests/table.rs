@@ -12,6 +12,8 @@ struct Row {
     kind: String,
     #[serde(default = "w")]
     name: String,
+    #[serde(default)]
+    labels: Value,
     spec: Value,
     becomes: Option<Value>,
     says: Option<String>,
@@ -33,8 +35,9 @@ fn the_schemas_say_what_the_table_says() {
 /// What is wrong with the answer to `row`.
 fn wrong(row: &Row) -> Option<String> {
     let kind = Kind::named(&row.kind).expect("a row names one of our kinds");
-    let object =
-        |spec: &Value| without_nulls(json!({"metadata": {"name": row.name}, "spec": spec}));
+    let object = |spec: &Value| {
+        without_nulls(json!({"metadata": {"name": row.name, "labels": row.labels}, "spec": spec}))
+    };
     let first = object(&row.spec);
     let violations = match &row.becomes {
         None => schema::validate(kind, &first, None),

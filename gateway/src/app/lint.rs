@@ -10,6 +10,7 @@ use chandlery_crds::manifest::{self, Manifests, Problem};
 use serde::Serialize;
 
 use super::cli::{print, usage};
+use crate::directory::files::is_manifest;
 use crate::families;
 
 #[derive(clap::Args)]
@@ -151,14 +152,6 @@ fn read_folder(
         }
     }
     Ok(())
-}
-
-fn is_manifest(path: &Path) -> bool {
-    let is_hidden = path
-        .file_name()
-        .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
-    let extension = path.extension().and_then(|extension| extension.to_str());
-    !is_hidden && matches!(extension, Some("yaml" | "yml" | "json"))
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ async fn ask(namespace: &Namespace, row: &Value) -> Result<()> {
         json!({
             "apiVersion": format!("{}/{}", names::GROUP, names::VERSION),
             "kind": kind.name(),
-            "metadata": {"name": name, "namespace": namespace.name},
+            "metadata": {"name": name, "namespace": namespace.name, "labels": row["labels"]},
             "spec": spec,
         })
     };

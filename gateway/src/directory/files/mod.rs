@@ -449,7 +449,8 @@ fn value(object: &Object) -> Option<(Kind, Value)> {
     Some((Kind::named(object.kind())?, value.ok()?))
 }
 
-fn is_manifest(path: &Path) -> bool {
+/// Whether a file of a folder is read.
+pub(crate) fn is_manifest(path: &Path) -> bool {
     let is_hidden = path
         .file_name()
         .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
