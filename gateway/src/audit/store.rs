@@ -1,97 +1,74 @@
 //! The SQL of the audit: sets of rows in one statement.
 
-use std::collections::HashMap;
-use std::fmt::Write as _;
+use std::sync::Arc;
 
-use serde::Serialize;
-use sqlx::AssertSqlSafe;
+use sqlx::any::AnyArguments;
+use sqlx::{Any, AssertSqlSafe};
 
 use super::{Entry, Row};
-use crate::store::{Column, Dialect, Store, StoreError, while_doing};
+use crate::store::{Dialect, Store, StoreError, while_doing};
 
-const COLUMNS: &[Column] = &[
-    Column::BigInt("workspace"),
-    Column::BigInt("id"),
-    Column::BigInt("at"),
-    Column::Text("agent"),
-    Column::Text("agent_uid"),
-    Column::Text("key_id"),
-    Column::Text("tool"),
-    Column::Text("decision"),
-    Column::Text("outcome"),
-    Column::BigInt("duration_us"),
-    Column::BigInt("request_bytes"),
-    Column::BigInt("response_bytes"),
-    Column::Text("arguments_digest"),
-];
+/// Rows of the largest statement; a power of two.
+pub(super) const BATCH: usize = 512;
+const COLUMNS: usize = 13;
 
-/// A row as an object whose members are [`COLUMNS`].
-#[derive(Serialize)]
-struct Stored<'a> {
-    workspace: i64,
-    id: i64,
-    at: i64,
-    agent: &'a str,
-    agent_uid: &'a str,
-    key_id: &'a str,
-    tool: &'a str,
-    decision: &'a str,
-    outcome: &'a str,
-    duration_us: i64,
-    request_bytes: i64,
-    response_bytes: i64,
-    arguments_digest: String,
+/// The statements that insert 1, 2, 4, … [`BATCH`] rows, so that a database prepares ten and no more.
+pub(super) struct Inserts(Vec<Arc<str>>);
+
+impl Inserts {
+    pub(super) fn new(dialect: Dialect) -> Self {
+        Self(
+            (0..=BATCH.ilog2())
+                .map(|power| insert(dialect, 1 << power).into())
+                .collect(),
+        )
+    }
+
+    /// Writes all of `batch` in one transaction.
+    pub(super) async fn write(&self, store: &Store, batch: &[Entry]) -> Result<(), StoreError> {
+        let mut statements = Vec::new();
+        let mut rest = batch;
+        while !rest.is_empty() {
+            let power = rest.len().min(BATCH).ilog2();
+            let (now, later) = rest.split_at(1 << power);
+            rest = later;
+            let mut query = sqlx::query::<Any>(AssertSqlSafe(self.0[power as usize].clone()));
+            for entry in now {
+                let workspace = store.scope(&entry.row.agent.workspace.id).await?;
+                query = bind(query, workspace.row(), &entry.row);
+            }
+            statements.push(query);
+        }
+        store
+            .write(move |tx| {
+                Box::pin(async move {
+                    for statement in statements {
+                        statement
+                            .execute(tx.connection())
+                            .await
+                            .map_err(while_doing("insert audit rows"))?;
+                    }
+                    Ok(())
+                })
+            })
+            .await
+    }
 }
 
-/// The statement that inserts a JSON array of rows.
-///
 /// A row that is already there is passed over: the answer of an earlier attempt may have been lost.
-pub(super) fn insert(dialect: Dialect) -> String {
-    let names: Vec<&str> = COLUMNS.iter().map(Column::name).collect();
-    let names = names.join(", ");
-    let rows = dialect.rows_of_json(COLUMNS);
-    // SQLite needs the "where" to tell "on conflict" from a join's "on".
+fn insert(dialect: Dialect, rows: usize) -> String {
     format!(
-        "insert into audit ({names}) select {names} from {rows} where true on conflict do nothing"
+        "insert into audit (workspace, id, at, agent, agent_uid, key_id, tool, decision, outcome,
+             duration_us, request_bytes, response_bytes, arguments_digest)
+         values {} on conflict do nothing",
+        dialect.places(rows, COLUMNS)
     )
 }
 
-/// Writes all of `batch` in one transaction.
-pub(super) async fn write(store: &Store, insert: &str, batch: &[Entry]) -> Result<(), StoreError> {
-    let mut workspaces = HashMap::new();
-    for entry in batch {
-        let name = entry.row.agent.workspace.id.as_str();
-        if !workspaces.contains_key(name) {
-            workspaces.insert(name, store.scope(name).await?.row());
-        }
-    }
-    let rows: Vec<Stored<'_>> = batch
-        .iter()
-        .map(|entry| {
-            stored(
-                &entry.row,
-                workspaces[entry.row.agent.workspace.id.as_str()],
-            )
-        })
-        .collect();
-    #[expect(clippy::expect_used, reason = "strings and numbers always serialize")]
-    let rows = serde_json::to_string(&rows).expect("rows as JSON");
-    let insert = insert.to_owned();
-    store
-        .write(move |tx| {
-            Box::pin(async move {
-                sqlx::query(AssertSqlSafe(insert))
-                    .bind(rows)
-                    .execute(tx.connection())
-                    .await
-                    .map(|_| ())
-                    .map_err(while_doing("insert audit rows"))
-            })
-        })
-        .await
-}
+type Query = sqlx::query::Query<'static, Any, AnyArguments>;
 
-fn stored(row: &Row, workspace: i64) -> Stored<'_> {
+/// Binds the [`COLUMNS`] of one row.
+fn bind(query: Query, workspace: i64, row: &Row) -> Query {
     let Row {
         id,
         at,
@@ -105,29 +82,26 @@ fn stored(row: &Row, workspace: i64) -> Stored<'_> {
         response_bytes,
         arguments_digest,
     } = row;
-    Stored {
-        workspace,
-        id: id.row(),
-        at: *at,
-        agent: &agent.id,
-        agent_uid: &agent.uid,
-        key_id,
-        tool,
-        decision,
-        outcome,
-        duration_us: *duration_us,
-        request_bytes: *request_bytes,
-        response_bytes: *response_bytes,
-        arguments_digest: hex(arguments_digest),
-    }
+    query
+        .bind(workspace)
+        .bind(id.row())
+        .bind(*at)
+        .bind(agent.id.clone())
+        .bind(agent.uid.clone())
+        .bind(key_id.to_string())
+        .bind(tool.to_string())
+        .bind(*decision)
+        .bind(*outcome)
+        .bind(*duration_us)
+        .bind(*request_bytes)
+        .bind(*response_bytes)
+        .bind(hex(arguments_digest))
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes
-        .iter()
-        .fold(String::with_capacity(64), |mut text, byte| {
-            // Writing to a String can't fail.
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+fn hex(bytes: &[u8; 32]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits
+        .map(|digit| char::from(DIGITS[usize::from(digit)]))
+        .collect()
 }

@@ -8,11 +8,10 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
-use super::{Entry, store};
+use super::Entry;
+use super::store::{BATCH, Inserts};
 use crate::store::{Causes, Store};
 
-/// Rows of one statement.
-const BATCH: usize = 500;
 /// How long a row may wait for others when no call waits for it.
 const LINGER: Duration = Duration::from_millis(20);
 /// How long the end of the program may be held up by a database that does not answer.
@@ -25,7 +24,7 @@ pub(super) async fn run(
     hurry: Arc<Notify>,
     closing: CancellationToken,
 ) {
-    let insert = store::insert(store.dialect());
+    let inserts = Inserts::new(store.dialect());
     let mut batch = Vec::with_capacity(BATCH);
     loop {
         tokio::select! {
@@ -52,15 +51,20 @@ pub(super) async fn run(
                 batch.push(entry);
             }
         }
-        write(&store, &insert, &mut batch, &closing).await;
+        write(&store, &inserts, &mut batch, &closing).await;
     }
 }
 
 /// Writes the batch, however often that must be tried, and tells whoever waits for it.
-async fn write(store: &Store, insert: &str, batch: &mut Vec<Entry>, closing: &CancellationToken) {
+async fn write(
+    store: &Store,
+    inserts: &Inserts,
+    batch: &mut Vec<Entry>,
+    closing: &CancellationToken,
+) {
     let mut pause = Duration::from_millis(20);
     let mut last_chance = None;
-    while let Err(failure) = store::write(store, insert, batch).await {
+    while let Err(failure) = inserts.write(store, batch).await {
         error!(error = %Causes(&failure), rows = batch.len(), "audit rows could not be written; trying again");
         if closing.is_cancelled() {
             let end = *last_chance.get_or_insert_with(|| Instant::now() + LAST_CHANCE);

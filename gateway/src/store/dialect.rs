@@ -1,6 +1,5 @@
 //! All that differs between the two databases.
 
-use std::fmt::Write as _;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -20,27 +19,12 @@ pub enum Dialect {
     Postgres,
 }
 
-/// A column of [`Dialect::rows_of_json`].
-#[derive(Clone, Copy)]
-pub enum Column {
-    BigInt(&'static str),
-    Text(&'static str),
-}
-
 const SQLITE_WRITER: &str = "pragma busy_timeout = 5000; pragma journal_mode = wal; pragma synchronous = full; pragma foreign_keys = on;";
 const SQLITE_READER: &str = "pragma busy_timeout = 5000; pragma query_only = on;";
 /// A server or role may have switched `synchronous_commit` off; what we acknowledge must be durable.
 const POSTGRES: &str = "set synchronous_commit = on; set statement_timeout = '10s'; set lock_timeout = '5s'; set idle_in_transaction_session_timeout = '30s'; set application_name = 'chandlery';";
 /// Waiting for another replica's migrations may take longer than any statement of a call.
 const POSTGRES_MIGRATION: &str = "set synchronous_commit = on; set application_name = 'chandlery';";
-
-impl Column {
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::BigInt(name) | Self::Text(name) => name,
-        }
-    }
-}
 
 impl Dialect {
     /// The end of a `select` in a PostgreSQL transaction that passes over rows other writers hold.
@@ -53,25 +37,21 @@ impl Dialect {
         }
     }
 
-    /// A table expression: the objects of the JSON array bound as `$1`, with these members as columns.
-    pub fn rows_of_json(self, columns: &[Column]) -> String {
-        let mut sql = String::new();
-        for (at, column) in columns.iter().enumerate() {
-            let comma = if at == 0 { "" } else { ", " };
-            let (name, postgres) = match column {
-                Column::BigInt(name) => (name, "bigint"),
-                Column::Text(name) => (name, "text"),
-            };
-            // Writing to a String can't fail.
-            let _ = match self {
-                Self::Sqlite => write!(sql, "{comma}value ->> '{name}' as {name}"),
-                Self::Postgres => write!(sql, "{comma}{name} {postgres}"),
-            };
-        }
-        match self {
-            Self::Sqlite => format!("(select {sql} from json_each($1))"),
-            Self::Postgres => format!("jsonb_to_recordset(cast($1 as jsonb)) as r({sql})"),
-        }
+    /// The places of a `values` clause: `rows` times `columns` values, bound row by row.
+    ///
+    /// Bare `?` on SQLite: it looks numbered places up by name, each by a search through all of them.
+    pub fn places(self, rows: usize, columns: usize) -> String {
+        let place = |number: usize| match self {
+            Self::Sqlite => "?".to_owned(),
+            Self::Postgres => format!("${number}"),
+        };
+        let row = |row: usize| {
+            let numbers = row * columns + 1..=(row + 1) * columns;
+            let places: Vec<String> = numbers.map(place).collect();
+            format!("({})", places.join(", "))
+        };
+        let rows: Vec<String> = (0..rows).map(row).collect();
+        rows.join(", ")
     }
 
     pub(super) fn reader_setup(self) -> &'static str {

@@ -23,7 +23,7 @@ use sqlx::{Any, AnyConnection, AnyPool, Connection, Row};
 use tokio::time::timeout;
 
 pub use clock::Clock;
-pub use dialect::{Column, Dialect};
+pub use dialect::Dialect;
 pub(crate) use error::Causes;
 pub use error::{StoreError, while_doing};
 pub use id::Id;
