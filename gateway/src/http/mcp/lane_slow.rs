@@ -203,8 +203,10 @@ async fn call(
         None
     } else {
         tokio::select! {
-            message = running.messages.recv() => message,
+            // Before the message that says so.
+            biased;
             () = cancelled.cancelled() => return wire::stream(Body::empty()),
+            message = running.messages.recv() => message,
             () = tokio::time::sleep(mcp.settings.stream_after) => None,
         }
     };
@@ -217,8 +219,9 @@ async fn call(
             Some(message) => message,
             // rmcp keeps the answer of a cancelled call to itself: the stream ends here.
             None => tokio::select! {
-                message = running.messages.recv() => message?,
+                biased;
                 () = cancelled.cancelled() => return None,
+                message = running.messages.recv() => message?,
             },
         };
         let event = wire::event(&encode(&message));

@@ -151,8 +151,9 @@ impl Sessions {
         self.rows.insert(session.id, session.clone());
         let crowded = {
             let mut own = self.owners.entry(owner).or_default();
+            let before = (own.len() >= self.limits.per_key).then(|| own.clone());
             own.insert(session.id);
-            (own.len() > self.limits.per_key).then(|| own.clone())
+            before
         };
         if let Some(oldest) = crowded.and_then(|own| self.longest_idle(&own)) {
             self.close(&oldest);
