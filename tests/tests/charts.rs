@@ -1,12 +1,19 @@
-//! What the charts render to, and which values they refuse. Needs Helm, which comes with the test cluster's programs;
-//! no cluster. `tests/tests/cluster/charts.rs` installs them.
+//! The charts: what they render to, which values they refuse, and the life of a release.
+//!
+//! A program of its own beside `tests/tests/cluster`, since here the release comes and goes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::time::Duration;
 
+use anyhow::{Context, Result, ensure};
+use chandlery_tests::client::{Client, ERAS, Endpoint};
+use chandlery_tests::namespace::{Namespace, in_namespace};
+use chandlery_tests::{cluster, eventually, release};
 use expect_test::{ExpectFile, expect_file};
 use serde_json::Value;
+use tokio::sync::Mutex;
 
 const REPOSITORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/chandlery");
@@ -178,6 +185,237 @@ fn rights_are_exact() {
     assert_eq!(bindings(WATCH_NAMESPACES, "ClusterRoleBinding"), 0);
 }
 
+// P20: the chart grants what the operator says that it needs, and nothing else.
+#[tokio::test]
+#[ignore = "needs the test cluster"]
+async fn the_operator_gets_the_rights_that_it_asks_for() {
+    release::images().await.expect("build the operator");
+    let test = std::env::current_exe().expect("this test has a path");
+    let operator = test
+        .ancestors()
+        .nth(2)
+        .expect("cargo's target directory")
+        .join("chandlery-operator");
+    let printed = Command::new(operator)
+        .arg("--print-rights")
+        .output()
+        .expect("start the operator");
+    let asked: Vec<Value> = serde_json::from_slice(&printed.stdout).expect("rights are JSON");
+
+    let mut wanted = BTreeSet::new();
+    for right in &asked {
+        let place = right["where"].as_str().unwrap_or_default();
+        // The lease has a name that the chart knows and the operator is told.
+        let names = match place {
+            "lease" if right["verbs"] != serde_json::json!(["create"]) => {
+                "chandlery-operator".to_owned()
+            }
+            _ => words(&right["resourceNames"]).join(","),
+        };
+        for resource in words(&right["resources"]) {
+            for verb in words(&right["verbs"]) {
+                wanted.insert(format!(
+                    "{place} {} {resource} {names} {verb}",
+                    right["apiGroup"]
+                ));
+            }
+        }
+    }
+    let mut granted = BTreeSet::new();
+    for role in objects(&[]) {
+        let place = match role["metadata"]["name"].as_str() {
+            Some("chandlery-operator") if role["kind"] == "ClusterRole" => "watched",
+            Some("chandlery-operator-lease") if role["kind"] == "Role" => "lease",
+            Some("chandlery-operator-chandlery-system") if role["kind"] == "Role" => "default",
+            _ => continue,
+        };
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            let names = words(&rule["resourceNames"]).join(",");
+            for resource in words(&rule["resources"]) {
+                for verb in words(&rule["verbs"]) {
+                    granted.insert(format!(
+                        "{place} {} {resource} {names} {verb}",
+                        rule["apiGroups"][0]
+                    ));
+                }
+            }
+        }
+    }
+    assert_eq!(granted, wanted);
+}
+
+const AGENT: &str = "
+apiVersion: chandlery.dev/v1alpha1
+kind: Workspace
+metadata: {name: crew}
+spec: {store: {sqlite: {size: 64Mi}, deletionPolicy: Delete}}
+---
+apiVersion: chandlery.dev/v1alpha1
+kind: Agent
+metadata: {name: researcher}
+spec: {workspaceRef: {name: crew}}
+";
+
+/// Held by whoever installs: there is one release at a time.
+static RELEASE: Mutex<()> = Mutex::const_new(());
+
+#[tokio::test]
+#[ignore = "needs the test cluster"]
+async fn a_release_is_tested_upgraded_rolled_back_and_uninstalled() {
+    let _alone = RELEASE.lock().await;
+    install(&[]).await.expect("install the charts");
+    in_namespace(async |namespace| {
+        namespace.apply(AGENT).await?;
+        ready(namespace).await?;
+        let key = key(namespace).await?;
+        calls(namespace, &key).await?;
+
+        let tested = managed(&["test", "chandlery", "--timeout=240s", "--logs"]).await?;
+        ensure!(tested.contains("Succeeded") && tested.contains("POD LOGS"), "{tested}");
+        let left = ["get", "workspaces.chandlery.dev,agents.chandlery.dev,pods", "--selector=helm.sh/chart", EVERYWHERE, NAMES];
+        let left = cluster::kubectl(&left).await?;
+        ensure!(left.is_empty(), "helm test left {left}");
+
+        // The status decides which keys work, so that not even an administrator may write it.
+        let digest = r#"{"status": {"keys": [{"id": "mine", "digest": "sha256:00", "createdAt": "2026-11-30T00:00:00Z"}]}}"#;
+        let patch = ["patch", "agents.chandlery.dev/researcher", "--subresource=status", "--type=merge", "--patch", digest];
+        let refused = namespace.kubectl(&patch).await.expect_err("a policy forbids it");
+        ensure!(format!("{refused:#}").contains("only the operator"), "{refused:#}");
+
+        managed(&["upgrade", "chandlery", CHART, "--reuse-values", "--set=replicaCount=2", "--wait"]).await?;
+        ensure!(operators().await? == "2", "the upgrade brings a second operator");
+        managed(&["rollback", "chandlery", "--wait"]).await?;
+        ensure!(operators().await? == "1", "the rollback takes it away");
+        ready(namespace).await?;
+
+        managed(&["uninstall", "chandlery", "--wait"]).await?;
+        managed(&["uninstall", "chandlery-crds", "--wait"]).await?;
+        let left = cluster::kubectl(&["get", MADE_BY_THE_CHART, "--selector=app.kubernetes.io/instance=chandlery", EVERYWHERE, NAMES]).await?;
+        ensure!(left.is_empty(), "helm uninstall left {left}");
+        calls(namespace, &key).await.context("people's agents are served on")?;
+
+        // With the operator gone, deletions wait for nobody and leave nothing.
+        namespace.kubectl(&["delete", "--timeout=60s", "agents.chandlery.dev/researcher", "workspaces.chandlery.dev/crew"]).await?;
+        eventually("everything of the Workspace is gone", Duration::from_secs(60), async || {
+            let left = namespace.kubectl(&["get", MADE_BY_THE_OPERATOR, "--selector=chandlery.dev/workspace=crew", NAMES]).await?;
+            ensure!(left.is_empty(), "there is {left}");
+            Ok(Some(()))
+        })
+        .await
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs the test cluster"]
+async fn a_release_for_some_namespaces_serves_these_alone() {
+    let _alone = RELEASE.lock().await;
+    in_namespace(async |elsewhere| {
+        elsewhere.apply(AGENT).await?;
+        in_namespace(async |namespace| {
+            install(&[&format!("--set=watchNamespaces={{{}}}", namespace.name)]).await?;
+            namespace.apply(AGENT).await?;
+            ready(namespace).await?;
+            calls(namespace, &key(namespace).await?).await?;
+            let tested = managed(&["test", "chandlery", "--timeout=240s"]).await?;
+            ensure!(tested.contains("Succeeded"), "{tested}");
+            managed(&["uninstall", "chandlery", "--wait"])
+                .await
+                .map(drop)
+        })
+        .await;
+        let status = [
+            "get",
+            "agents.chandlery.dev/researcher",
+            "--output=jsonpath={.status}",
+        ];
+        let status = elsewhere.kubectl(&status).await?;
+        ensure!(status.is_empty(), "somebody looked after it: {status}");
+        Ok(())
+    })
+    .await;
+}
+
+const EVERYWHERE: &str = "--all-namespaces";
+const NAMES: &str = "--output=name";
+const MADE_BY_THE_CHART: &str = "all,serviceaccounts,networkpolicies,poddisruptionbudgets,roles,rolebindings,clusterroles,\
+    clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings";
+const MADE_BY_THE_OPERATOR: &str = "all,serviceaccounts,secrets,networkpolicies,poddisruptionbudgets,roles,rolebindings,\
+    persistentvolumeclaims";
+
+/// Installs both charts with the images of the programs as they are now.
+async fn install(values: &[&str]) -> Result<()> {
+    release::crds().await?;
+    let (gateway, operator) = release::images().await?;
+    let tag = |image: &str| image.rsplit(':').next().unwrap_or_default().to_owned();
+    let tags = format!(
+        "--set=image.tag={},gateway.image.tag={}",
+        tag(&operator),
+        tag(&gateway)
+    );
+    let upgrade = ["upgrade", "--install", "--wait", "--timeout=180s"];
+    managed(&[&upgrade[..], &["chandlery-crds", CRDS]].concat()).await?;
+    managed(&[&upgrade[..], &["chandlery", CHART, &tags], values].concat())
+        .await
+        .map(drop)
+}
+
+/// Helm, on releases in the operator's namespace, which enforces Pod Security *restricted*.
+async fn managed(arguments: &[&str]) -> Result<String> {
+    cluster::helm(&[arguments, &["--namespace", release::NAMESPACE]].concat()).await
+}
+
+async fn operators() -> Result<String> {
+    let replicas = [
+        "get",
+        "deployment/chandlery-operator",
+        "--output=jsonpath={.status.readyReplicas}",
+    ];
+    cluster::kubectl(&[&replicas[..], &["--namespace", release::NAMESPACE]].concat()).await
+}
+
+async fn ready(namespace: &Namespace) -> Result<()> {
+    let wait = [
+        "wait",
+        "--for=condition=Ready",
+        "agents.chandlery.dev/researcher",
+        "--timeout=120s",
+    ];
+    namespace.kubectl(&wait).await.map(drop)
+}
+
+async fn key(namespace: &Namespace) -> Result<String> {
+    let token = "--output=go-template={{.data.token | base64decode}}";
+    namespace
+        .kubectl(&["get", "secret/agent-researcher-mcp", token])
+        .await
+}
+
+/// The key opens the agent's endpoint, in both protocol eras.
+async fn calls(namespace: &Namespace, key: &str) -> Result<()> {
+    let url = [
+        "get",
+        "agents.chandlery.dev/researcher",
+        "--output=jsonpath={.status.endpoint}",
+    ];
+    let endpoint = Endpoint::of_service(&namespace.client, &namespace.kubectl(&url).await?).await?;
+    for era in ERAS {
+        let client = Client::connect(&endpoint, key, era).await?;
+        client
+            .call("agnt_datetime_now", serde_json::json!({}))
+            .await?;
+    }
+    Ok(())
+}
+
+fn words(list: &Value) -> Vec<&str> {
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
 fn objects(values: &[&str]) -> Vec<Value> {
     let parsed: Vec<Option<Value>> =
         serde_saphyr::from_multiple(&render(values)).expect("parse what Helm rendered");
@@ -189,7 +427,7 @@ fn render(values: &[&str]) -> String {
     template(values).expect("helm template")
 }
 
-fn template(values: &[&str]) -> Result<String, String> {
+fn template(values: &[&str]) -> std::result::Result<String, String> {
     helm(
         &[
             &[
@@ -204,7 +442,7 @@ fn template(values: &[&str]) -> Result<String, String> {
     )
 }
 
-fn helm(arguments: &[&str]) -> Result<String, String> {
+fn helm(arguments: &[&str]) -> std::result::Result<String, String> {
     let Output {
         status,
         stdout,
