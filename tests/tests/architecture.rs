@@ -1,5 +1,5 @@
 //! Holds the arrows of ARCHITECTURE.md, by reading the sources: which crate is known where, and which module may name
-//! which.
+//! which. And the links between documents.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -87,6 +87,30 @@ fn operator_and_gateway_meet_only_in_the_resources() {
             }
         }
     }
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let in_folder = |folder: &str| {
+        let entries = fs::read_dir(root.join(folder)).expect("read a folder of documents");
+        entries.map(|entry| entry.expect("read a folder of documents").path()).collect::<Vec<_>>()
+    };
+    let mut broken = Vec::new();
+    for document in [".", "docs", "examples"].iter().flat_map(|folder| in_folder(folder)) {
+        if document.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let text = fs::read_to_string(&document).expect("read a document");
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = link.split('#').next().unwrap_or_default();
+            let is_local = !target.is_empty() && !target.contains("://");
+            if is_local && !document.with_file_name(target).exists() {
+                broken.push(format!("{}: {link}", document.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
 }
 
 #[test]
