@@ -94,15 +94,27 @@ fn links_between_documents_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let in_folder = |folder: &str| {
         let entries = fs::read_dir(root.join(folder)).expect("read a folder of documents");
-        entries.map(|entry| entry.expect("read a folder of documents").path()).collect::<Vec<_>>()
+        entries
+            .map(|entry| entry.expect("read a folder of documents").path())
+            .collect::<Vec<_>>()
     };
     let mut broken = Vec::new();
-    for document in [".", "docs", "examples"].iter().flat_map(|folder| in_folder(folder)) {
-        if document.extension().is_none_or(|extension| extension != "md") {
+    for document in [".", "docs", "examples"]
+        .iter()
+        .flat_map(|folder| in_folder(folder))
+    {
+        if document
+            .extension()
+            .is_none_or(|extension| extension != "md")
+        {
             continue;
         }
         let text = fs::read_to_string(&document).expect("read a document");
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        for link in text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
             let target = link.split('#').next().unwrap_or_default();
             let is_local = !target.is_empty() && !target.contains("://");
             if is_local && !document.with_file_name(target).exists() {
@@ -110,7 +122,11 @@ fn links_between_documents_lead_somewhere() {
             }
         }
     }
-    assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+    assert!(
+        broken.is_empty(),
+        "links that lead nowhere:\n{}",
+        broken.join("\n")
+    );
 }
 
 #[test]
