@@ -310,6 +310,11 @@ async fn a_release_is_tested_upgraded_rolled_back_and_uninstalled() {
 #[ignore = "needs the test cluster"]
 async fn a_release_for_some_namespaces_serves_these_alone() {
     let _alone = RELEASE.lock().await;
+    // One that was left from elsewhere would look after every namespace.
+    managed(&["uninstall", "chandlery", "--ignore-not-found", "--wait"])
+        .await
+        .expect("uninstall what was there");
+    release::crds().await.expect("install the CRDs");
     in_namespace(async |elsewhere| {
         elsewhere.apply(AGENT).await?;
         in_namespace(async |namespace| {
