@@ -31,8 +31,7 @@ use crate::report::Unresolved;
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint", priority = 1),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self.metadata.name.size() <= 63")
-        .message("name an Agent with at most 63 lower-case letters, digits and hyphens (no dots)"),
-    cel
+        .message("name an Agent with at most 63 lower-case letters, digits and hyphens (no dots)")
 )]
 #[x_kube(validation = Rule::new("self.workspaceRef.name == oldSelf.workspaceRef.name")
     .message("workspaceRef is immutable: delete the Agent and make it again in the other Workspace").field_path(".workspaceRef"))]

@@ -26,8 +26,7 @@ use crate::fields::{Conditions, LocalRef};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self.metadata.name.size() <= 63")
-        .message("name a ToolGrant with at most 63 lower-case letters, digits and hyphens (no dots)"),
-    cel
+        .message("name a ToolGrant with at most 63 lower-case letters, digits and hyphens (no dots)")
 )]
 #[x_kube(validation = Rule::new("self.workspaceRef.name == oldSelf.workspaceRef.name")
     .message("workspaceRef is immutable: make another ToolGrant instead").field_path(".workspaceRef"))]

@@ -23,8 +23,7 @@ use crate::fields::{Conditions, ConfigMapKeyRef, SecretSource};
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self.metadata.name.size() <= 40")
-        .message("name a ToolSource with at most 40 lower-case letters, digits and hyphens (no dots)"),
-    cel
+        .message("name a ToolSource with at most 40 lower-case letters, digits and hyphens (no dots)")
 )]
 #[x_kube(validation = Rule::new("has(self.openapi) != has(self.mcp)").message("write exactly one of: openapi, mcp"))]
 #[serde(rename_all = "camelCase")]

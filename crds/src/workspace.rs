@@ -35,8 +35,7 @@ use crate::fields::{Binding, Conditions, Duration, KeyStatus, LocalRef, SecretSo
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self.metadata.name.size() <= 40")
         .message("name a Workspace with at most 40 lower-case letters, digits and hyphens (no dots)"),
     validation = Rule::new("!has(self.spec.accountRef) || self.spec.accountRef.name != self.metadata.name")
-        .message("accountRef names this Workspace itself: leave it out to make the Workspace an account"),
-    cel
+        .message("accountRef names this Workspace itself: leave it out to make the Workspace an account")
 )]
 #[x_kube(validation = Rule::new("has(self.accountRef) == has(oldSelf.accountRef) && (!has(self.accountRef) || self.accountRef.name == oldSelf.accountRef.name)")
     .message("accountRef is immutable, and so is leaving it out: make another Workspace instead"))]
