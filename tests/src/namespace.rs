@@ -12,6 +12,7 @@ use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::json;
+use tokio::sync::RwLock;
 
 use crate::{cluster, eventually};
 
@@ -21,10 +22,24 @@ pub struct Namespace {
     pub client: Client,
 }
 
+/// Who stops the API server or the operator needs the cluster alone.
+static CLUSTER: RwLock<()> = RwLock::const_new(());
+
+/// Like [`in_namespace`], while no other test of this program runs.
+pub async fn alone_in_namespace(test: impl AsyncFnOnce(&Namespace) -> Result<()>) {
+    let _alone = CLUSTER.write().await;
+    run(test).await;
+}
+
 /// Runs `test` in a namespace of its own. Afterwards the namespace goes, and it is an error when something holds it up.
 ///
 /// When `test` fails, what the namespace holds is printed first: events, objects, and logs of pods.
 pub async fn in_namespace(test: impl AsyncFnOnce(&Namespace) -> Result<()>) {
+    let _shared = CLUSTER.read().await;
+    run(test).await;
+}
+
+async fn run(test: impl AsyncFnOnce(&Namespace) -> Result<()>) {
     let namespace = Namespace::create().await.expect("create a namespace");
     let outcome = AssertUnwindSafe(test(&namespace)).catch_unwind().await;
     if !matches!(outcome, Ok(Ok(()))) {

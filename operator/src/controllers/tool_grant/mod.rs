@@ -95,7 +95,7 @@ fn plan(grant: &ToolGrant, observed: &Observed) -> Vec<Wanted> {
         |agent| observed.workplaces.get(agent).cloned(),
         |source| observed.sources.contains(source),
     );
-    let served = served(grant, &observed.served);
+    let served = served(grant, observed);
     let mut obstacles: Vec<Obstacle> = findings.iter().map(Obstacle::from).collect();
     if served.status != Some(true) {
         obstacles.push(Obstacle::waiting(served.reason, served.message.clone()));
@@ -106,7 +106,7 @@ fn plan(grant: &ToolGrant, observed: &Observed) -> Vec<Wanted> {
 }
 
 /// Latches, as an Agent's does.
-fn served(grant: &ToolGrant, coverage: &Coverage) -> Wanted {
+fn served(grant: &ToolGrant, observed: &Observed) -> Wanted {
     let was_served = grant
         .status
         .iter()
@@ -116,7 +116,10 @@ fn served(grant: &ToolGrant, coverage: &Coverage) -> Wanted {
                 && condition.status == "True"
                 && condition.observed_generation == grant.metadata.generation
         });
-    let (status, reason, message) = match coverage {
+    let (status, reason, message) = match &observed.served {
+        _ if observed.workspace.is_none() => {
+            (false, reason::WORKSPACE_NOT_FOUND, "there is no Workspace, and so no gateway")
+        }
         _ if was_served => (
             true,
             reason::SERVED,

@@ -349,7 +349,7 @@ fn a_missing_workspace_blocks_the_agent() {
             0 keys, revision 0, Secret none, endpoint none
             KeyReady False NoKey: there is no key without a Workspace
             ToolsResolved Unknown NotServedYet: no gateway has said yet what it makes of spec.tools
-            Served False NoKey: there is no key yet
+            Served False WorkspaceNotFound: there is no Workspace, and so no gateway
             Ready False WorkspaceNotFound: there is no Workspace crew in this namespace: make it, or correct workspaceRef
             Reconciling True WorkspaceNotFound: there is no Workspace crew in this namespace: make it, or correct workspaceRef
         "#]],
