@@ -117,9 +117,11 @@ fn served(grant: &ToolGrant, observed: &Observed) -> Wanted {
                 && condition.observed_generation == grant.metadata.generation
         });
     let (status, reason, message) = match &observed.served {
-        _ if observed.workspace.is_none() => {
-            (false, reason::WORKSPACE_NOT_FOUND, "there is no Workspace, and so no gateway")
-        }
+        _ if observed.workspace.is_none() => (
+            false,
+            reason::WORKSPACE_NOT_FOUND,
+            "there is no Workspace, and so no gateway",
+        ),
         _ if was_served => (
             true,
             reason::SERVED,

@@ -173,9 +173,11 @@ fn served(agent: &Agent, observed: &Observed, status: &AgentStatus, keys_change:
     }
     match &observed.served {
         // A Workspace that comes back brings another gateway, which has to serve the agent anew.
-        _ if observed.workspace.is_none() => {
-            condition(false, reason::WORKSPACE_NOT_FOUND, "there is no Workspace, and so no gateway".to_owned())
-        }
+        _ if observed.workspace.is_none() => condition(
+            false,
+            reason::WORKSPACE_NOT_FOUND,
+            "there is no Workspace, and so no gateway".to_owned(),
+        ),
         _ if keys_change => condition(
             false,
             reason::NOT_SERVED_YET,
