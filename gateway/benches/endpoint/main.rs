@@ -4,6 +4,8 @@
 //! on another, so that a ratio says what the gateway costs. Three rounds; the medians are printed, and a bar that is
 //! missed ends the program with an error.
 
+#![expect(clippy::print_stdout, reason = "a bench prints")]
+
 mod echo;
 mod gateway;
 mod load;

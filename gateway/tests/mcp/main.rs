@@ -1,5 +1,7 @@
 //! The MCP endpoint as clients see it: a server in process, on a loopback port.
 
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+
 mod fixture;
 mod harness;
 
