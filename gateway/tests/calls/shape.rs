@@ -37,6 +37,21 @@ async fn older_names_are_not_listed() {
     assert_eq!(names, ["task", "memory", "agnt_datetime_now"]);
 }
 
+// R-A-150, R-A-152: what an agent should know before its first call, for the tools that it has.
+#[tokio::test]
+async fn an_agent_is_told_how_to_begin() {
+    let (gateway, one) = gateway().await;
+    let told = gateway.pipeline.catalogs.of(&one.agent).instructions();
+    assert!(
+        told.contains("`ongoing`") && told.contains("`memory`"),
+        "{told}"
+    );
+    let spec = json!({"workspaceToolsEnabled": false});
+    let two = Caller::with_spec("two", "lab", spec);
+    let told = gateway.pipeline.catalogs.of(&two.agent).instructions();
+    assert_eq!(told, "");
+}
+
 // R-A-013…018, R-A-022…024, R-A-303, Q1: every refusal names the action and the field.
 #[tokio::test]
 async fn a_refusal_says_what_was_wrong_and_what_to_write() {

@@ -145,6 +145,13 @@ impl Family for Memory {
         tools()
     }
 
+    fn instructions(&self) -> Option<&'static str> {
+        Some(
+            "Memory: load it with the tool `memory` at the start of every task, before you ask a person something that \
+             they may have told you already.",
+        )
+    }
+
     fn aliases(&self) -> Vec<Alias> {
         let alias = |name, rewrite| Alias {
             name,

@@ -270,6 +270,13 @@ impl Family for Tasks {
         tools()
     }
 
+    fn instructions(&self) -> Option<&'static str> {
+        Some(
+            "Tasks: get one with the tool `task` and set its status to `ongoing` before you do anything else. Set it to \
+             `completed` when it is done, and to `blocked` when you need a person.",
+        )
+    }
+
     fn aliases(&self) -> Vec<Alias> {
         let alias = |name, rewrite| Alias {
             name,
