@@ -53,6 +53,11 @@ pub async fn helm(arguments: &[&str]) -> Result<String> {
 /// Runs a program and gives back its output; what it says on stderr is part of the error when it fails.
 pub async fn run(program: &str, arguments: &[&str], input: &str) -> Result<String> {
     state()?;
+    run_anywhere(program, arguments, input).await
+}
+
+/// The same for a program that has nothing to do with the cluster.
+pub async fn run_anywhere(program: &str, arguments: &[&str], input: &str) -> Result<String> {
     let line = format!("{program} {}", arguments.join(" "));
     let mut child = Command::new(program)
         .args(arguments)

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result};
 
-use crate::cluster::run;
+use crate::cluster::run_anywhere;
 
 /// URL of a fresh, empty database; pods reach it too.
 pub async fn database() -> Result<String> {
@@ -16,7 +16,7 @@ pub async fn database() -> Result<String> {
         std::process::id(),
         NEXT.fetch_add(1, Ordering::Relaxed)
     );
-    run(
+    run_anywhere(
         "psql",
         &[
             "--quiet",

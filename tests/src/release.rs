@@ -88,8 +88,17 @@ pub async fn operator_log() -> String {
         .unwrap_or_else(|error| format!("{error:#}"))
 }
 
-/// Names of the images of gateway and operator, made from what this test was built with: same profile, same artifacts.
+/// Names of the images of gateway and operator.
 pub async fn images() -> Result<(String, String)> {
+    let programs = programs().await?;
+    Ok((
+        image(&programs, "chandlery").await?,
+        image(&programs, "chandlery-operator").await?,
+    ))
+}
+
+/// The folder of the programs, made from what this test was built with: same profile, same artifacts.
+pub async fn programs() -> Result<PathBuf> {
     let this = std::env::current_exe()?;
     // <target>/<triple>/<profile>/deps/<this>
     let up = |levels: usize| {
@@ -105,7 +114,7 @@ pub async fn images() -> Result<(String, String)> {
     };
     let manifest = repository().join("Cargo.toml").display().to_string();
     let target = format!("--target-dir={}", target.display());
-    run(
+    cluster::run_anywhere(
         &cargo,
         // The selection decides which features dependencies have: the same one as for tests.
         &[
@@ -125,10 +134,7 @@ pub async fn images() -> Result<(String, String)> {
         "",
     )
     .await?;
-    Ok((
-        image(programs, "chandlery").await?,
-        image(programs, "chandlery-operator").await?,
-    ))
+    Ok(programs.to_owned())
 }
 
 async fn image(programs: &Path, name: &str) -> Result<String> {

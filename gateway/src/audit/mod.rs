@@ -142,7 +142,7 @@ impl Audit {
         })
     }
 
-    /// Waits for the open records and writes what is queued; calls that come later are refused.
+    /// Waits a few seconds for the open records and writes what is queued; calls that come later are refused.
     pub async fn close(&self) {
         self.closing.cancel();
         let writer = self.writer.lock().take();

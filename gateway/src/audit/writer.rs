@@ -38,6 +38,10 @@ pub(super) async fn run(
                 queue.close();
                 continue;
             }
+            () = sleep(LAST_CHANCE), if queue.is_closed() => {
+                error!("calls still run at the end; they will have no audit rows");
+                return;
+            }
         }
         if batch.len() < BATCH && !closing.is_cancelled() {
             let waits = batch.iter().any(|entry| entry.durable.is_some());
@@ -66,13 +70,11 @@ async fn write(
     let mut last_chance = None;
     while let Err(failure) = inserts.write(store, batch).await {
         error!(error = %Causes(&failure), rows = batch.len(), "audit rows could not be written; trying again");
-        if closing.is_cancelled() {
-            let end = *last_chance.get_or_insert_with(|| Instant::now() + LAST_CHANCE);
-            if Instant::now() >= end {
-                error!(rows = batch.len(), "audit rows are lost");
-                batch.clear();
-                return;
-            }
+        let now = Instant::now();
+        if closing.is_cancelled() && now >= *last_chance.get_or_insert(now + LAST_CHANCE) {
+            error!(rows = batch.len(), "audit rows are lost");
+            batch.clear();
+            return;
         }
         sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(1));

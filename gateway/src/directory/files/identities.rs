@@ -66,6 +66,8 @@ pub fn own_secret(data: &Path, name: &str) -> Result<SecretString, IdentityError
         Ok(text) => Ok(text.into()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let text = base62_of(&random::<32>()?, 43);
+            // With PostgreSQL nobody else has made the folder by now.
+            fs::create_dir_all(data).map_err(failed("make the folder", data))?;
             replace(&path, text.as_bytes())?;
             Ok(text.into())
         }
