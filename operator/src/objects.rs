@@ -11,6 +11,7 @@ use kube::ResourceExt;
 use kube::api::ObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use serde_json::Value;
+use tracing::info;
 
 use crate::api::{self, Cluster, Error, Kind};
 
@@ -170,12 +171,31 @@ pub(crate) enum SecretWrite {
 
 impl SecretWrite {
     pub(crate) async fn run(&self, cluster: &Cluster) -> Result<(), Error> {
-        match self {
-            Self::Nothing => Ok(()),
-            Self::Create(secret) => cluster.create_secret(secret).await.map(drop),
-            Self::Update(secret) => cluster.apply(secret).await.map(drop),
-            Self::Delete(secret) => cluster.delete(secret).await,
-        }
+        let (secret, done) = match self {
+            Self::Nothing => return Ok(()),
+            Self::Create(secret) => {
+                cluster.create_secret(secret).await?;
+                (secret, "made")
+            }
+            Self::Update(secret) => {
+                cluster.apply(secret).await?;
+                (secret, "written")
+            }
+            Self::Delete(secret) => {
+                cluster.delete(secret).await?;
+                (secret, "deleted")
+            }
+        };
+        let ObjectMeta {
+            namespace, name, ..
+        } = &secret.metadata;
+        info!(
+            object.namespace = namespace,
+            object.name = name,
+            done,
+            "wrote a Secret"
+        );
+        Ok(())
     }
 }
 
@@ -217,6 +237,7 @@ impl Applied {
             return Ok(());
         }
         cluster.apply(wanted).await?;
+        info!(object = key, "applied an object");
         self.lock().insert(key, hash);
         Ok(())
     }
