@@ -115,7 +115,7 @@ async fn killed_while_writing(
         recorded >= i64::try_from(tasks)? + i64::try_from(saved)?,
         "{recorded} rows for {tasks} tasks and {saved} saves"
     );
-    println!("{rounds} kills: {tasks} tasks and {saved} saves were acknowledged, none lost");
+    eprintln!("{rounds} kills: {tasks} tasks and {saved} saves were acknowledged, none lost");
     Ok(())
 }
 
