@@ -55,8 +55,11 @@ impl Server {
             process,
             _folder: Some(folder),
         };
-        server.wait()?;
-        let key = fs::read_to_string(data.join("keys/default.bench")).context("the agent's key")?;
+        let key = data.join("keys/default.bench");
+        until("the gateway serves", || {
+            key.exists() && TcpStream::connect(address).is_ok()
+        })?;
+        let key = fs::read_to_string(key)?;
         Ok((server, key.trim().to_owned()))
     }
 
@@ -77,17 +80,7 @@ impl Server {
             process,
             _folder: None,
         };
-        server.wait()?;
         Ok(server)
-    }
-
-    fn wait(&self) -> Result<()> {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while TcpStream::connect(self.address).is_err() {
-            ensure!(Instant::now() < deadline, "no server at {}", self.address);
-            sleep(Duration::from_millis(20));
-        }
-        Ok(())
     }
 
     /// Memory that belongs to it, in bytes, once it has settled.
@@ -112,6 +105,15 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        ensure!(Instant::now() < deadline, "never: {what}");
+        sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 fn free_address() -> Result<SocketAddr> {

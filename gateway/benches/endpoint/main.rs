@@ -2,7 +2,8 @@
 //!
 //! The gateway is the real program with key check, gate and audit on. It and the echo server run on one core, the load
 //! on another, so that a ratio says what the gateway costs. Three rounds; the medians are printed, and a bar that is
-//! missed ends the program with an error.
+//! missed ends the program with an error. `cargo bench -p chandlery-gateway -- memory` measures that alone, and so does
+//! `rates`.
 
 #![expect(clippy::print_stdout, reason = "a bench prints")]
 
@@ -23,9 +24,9 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.first().map(String::as_str) {
         Some("echo") => echo::serve(),
-        Some("load") => report::measure(),
+        Some("load") => report::measure(&arguments[1..]),
         // `cargo bench` adds flags of its own.
-        _ => report::start(),
+        _ => report::start(&arguments),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
