@@ -43,7 +43,8 @@ pub struct Settings {
     pub workers: NonZeroUsize,
     /// Connections at once; more wait to be accepted.
     pub max_connections: usize,
-    /// How long a connection may be silent between two requests, and how long the head of a request may take.
+    /// How long a connection may be silent between two requests, and how long the head of a request may take, and its
+    /// body.
     pub idle_connection: Duration,
     /// Largest request body in bytes.
     pub max_body: usize,

@@ -6,9 +6,11 @@ use chandlery_gateway::http::Settings;
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::harness::{
-    Call, Gateway, NEWER, OLDER, ONE, TWO, WORKSPACE, World, initialize, key, request,
+    Call, Gateway, NEWER, OLDER, ONE, SOON, TWO, WORKSPACE, World, initialize, key, request,
 };
 
 fn list() -> Value {
@@ -267,6 +269,29 @@ async fn what_is_no_message_is_refused() {
             .header("mcp-protocol-version", NEWER)
             .method(method);
         is(&newer.send().await, 405);
+    }
+    gateway.stop().await;
+}
+
+// P10: a client that never finishes its request does not hold on to the server.
+#[tokio::test]
+async fn a_request_that_does_not_come_to_its_end_is_given_up() {
+    let gateway = Gateway::start(Settings {
+        idle_connection: Duration::from_millis(200),
+        ..Settings::default()
+    })
+    .await;
+    for (started, status) in [("POST /runtime", ""), ("content-length: 9\r\n\r\n{", "408")] {
+        let mut connection = TcpStream::connect(gateway.address).await.unwrap();
+        let head = format!(
+            "POST /runtime/agents/demo.one/mcp HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\naccept: application/json, text/event-stream\r\n{started}",
+            key(ONE)
+        );
+        connection.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        let end = connection.read_to_string(&mut answer);
+        tokio::time::timeout(SOON, end).await.unwrap().unwrap();
+        assert!(answer.contains(status), "{answer}");
     }
     gateway.stop().await;
 }

@@ -83,14 +83,17 @@ impl Mcp {
                 if let Some(refusal) = unreadable(&parts.headers) {
                     return refusal;
                 }
-                match Limited::new(body, self.settings.max_body).collect().await {
-                    Ok(body) => self.post(caller, parts, body.to_bytes()).await,
-                    Err(failure) if failure.is::<LengthLimitError>() => wire::refuse(
+                let body = Limited::new(body, self.settings.max_body).collect();
+                // Measures nothing, and costs nothing, when the body has come with the head.
+                match tokio::time::timeout(self.settings.idle_connection, body).await {
+                    Ok(Ok(body)) => self.post(caller, parts, body.to_bytes()).await,
+                    Ok(Err(failure)) if failure.is::<LengthLimitError>() => wire::refuse(
                         StatusCode::PAYLOAD_TOO_LARGE,
                         INVALID_REQUEST,
                         &format!("a request may have {} bytes", self.settings.max_body),
                     ),
-                    Err(_) => wire::empty(StatusCode::BAD_REQUEST),
+                    Ok(Err(_)) => wire::empty(StatusCode::BAD_REQUEST),
+                    Err(_) => wire::empty(StatusCode::REQUEST_TIMEOUT),
                 }
             }
             Method::GET if !wire::is_newer(request.headers()) => self.open_stream(caller, request),
