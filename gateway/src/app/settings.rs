@@ -49,7 +49,7 @@ pub(super) struct ServeArgs {
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
     /// What is logged: a level, or levels by module such as info,chandlery_gateway=debug.
-    #[arg(long, value_name = "LEVELS", default_value = "info")]
+    #[arg(long, value_name = "LEVELS", default_value = "info", env = "RUST_LOG")]
     log: String,
 }
 
