@@ -97,8 +97,13 @@ pub async fn images() -> Result<(String, String)> {
     ))
 }
 
-/// The folder of the programs, made from what this test was built with: same profile, same artifacts.
+/// The folder of the programs, made once per process from what this test was built with: same profile, same artifacts.
 pub async fn programs() -> Result<PathBuf> {
+    static BUILT: OnceCell<PathBuf> = OnceCell::const_new();
+    BUILT.get_or_try_init(build).await.cloned()
+}
+
+async fn build() -> Result<PathBuf> {
     let this = std::env::current_exe()?;
     // <target>/<triple>/<profile>/deps/<this>
     let up = |levels: usize| {

@@ -1,0 +1,515 @@
+//! The gateway without Kubernetes, as a process on loopback: what it prints, what it serves, and what it says of
+//! manifests that are wrong.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use chandlery_tests::client::{Client, ERAS, Endpoint, Era};
+use chandlery_tests::{clients, cluster, eventually, release};
+use http::StatusCode;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+const SOON: Duration = Duration::from_secs(30);
+
+/// A gateway on manifests and data of its own.
+struct Gateway {
+    root: TempDir,
+    process: Child,
+    /// What it printed.
+    printed: String,
+}
+
+impl Gateway {
+    /// Serves a copy of `examples/quickstart`.
+    async fn start() -> Result<Self> {
+        let root = tempfile::tempdir()?;
+        let manifests = root.path().join("manifests");
+        fs::create_dir(&manifests)?;
+        for entry in fs::read_dir(cluster::repository().join("examples/quickstart"))? {
+            let path = entry?.path();
+            fs::copy(&path, manifests.join(path.file_name().context("a file")?))?;
+        }
+        Self::start_in(root).await
+    }
+
+    async fn start_in(root: TempDir) -> Result<Self> {
+        let log = fs::File::create(root.path().join("log"))?;
+        let mut process = Command::new(release::programs().await?.join("chandlery"))
+            .args(["serve", "--listen=127.0.0.1:0", "--health=127.0.0.1:0"])
+            .args(["--manifests", "manifests", "--data", "data"])
+            .current_dir(root.path())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()?;
+        let mut lines = BufReader::new(process.stdout.take().context("a pipe")?).lines();
+        let mut printed = String::new();
+        while let Some(line) = tokio::time::timeout(SOON, lines.next_line()).await?? {
+            printed.push_str(&line);
+            printed.push('\n');
+            if line.starts_with("serving ") {
+                break;
+            }
+        }
+        let gateway = Self {
+            root,
+            process,
+            printed,
+        };
+        ensure!(gateway.printed.contains("\nserving "), "{}", gateway.log());
+        Ok(gateway)
+    }
+
+    /// Ends as on a server's shutdown; the folder stays.
+    async fn stop(mut self) -> Result<TempDir> {
+        let id = self.process.id().context("it runs")?.to_string();
+        output(Command::new("kill").args(["-TERM", &id])).await?;
+        let status = tokio::time::timeout(SOON, self.process.wait()).await??;
+        ensure!(status.success(), "{status}: {}", self.log());
+        Ok(self.root)
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        Ok(fs::write(
+            self.root.path().join("manifests").join(name),
+            text,
+        )?)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.root.path().join("log")).unwrap_or_default()
+    }
+
+    /// The value behind `name` in the lines that were printed, from the line that starts with `after` on.
+    fn shown(&self, after: &str, name: &str) -> Result<String> {
+        let mut lines = self
+            .printed
+            .lines()
+            .skip_while(|line| !line.starts_with(after));
+        let value = lines.find_map(|line| line.trim_start().strip_prefix(name));
+        Ok(value
+            .with_context(|| format!("{name} is printed"))?
+            .trim()
+            .to_owned())
+    }
+
+    /// What is printed between the heading that names `client` and the next blank line before a heading.
+    fn snippet(&self, agent: &str, client: &str) -> Result<String> {
+        let heading = format!("--- {agent}, {client}: ");
+        let (_, rest) = self
+            .printed
+            .split_once(&heading)
+            .with_context(|| heading.clone())?;
+        let (_, rest) = rest.split_once('\n').context("a line")?;
+        let end = ["\n\n--- ", "\n\nMore "]
+            .iter()
+            .filter_map(|next| rest.find(next))
+            .min();
+        Ok(rest[..end.context("an end")?].to_owned())
+    }
+
+    fn endpoint(&self, agent: &str) -> Result<Endpoint> {
+        let uri: http::Uri = self.shown(&format!("agent {agent}"), "endpoint")?.parse()?;
+        let address = uri.authority().context("an address")?.as_str().parse()?;
+        Ok(Endpoint { uri, address })
+    }
+
+    fn key(&self, agent: &str) -> Result<String> {
+        let file = self.shown(&format!("agent {agent}"), "key file")?;
+        Ok(fs::read_to_string(file)?)
+    }
+
+    async fn status(&self, agent: &str) -> Result<StatusCode> {
+        self.endpoint(agent)?.status_for(&self.key(agent)?).await
+    }
+}
+
+const CLOCK: &str = "default.clock";
+const RESEARCHER: &str = "default.researcher";
+
+fn clock(more: &str) -> String {
+    format!(
+        "apiVersion: chandlery.dev/v1alpha1\nkind: Agent\nmetadata: {{name: clock}}\nspec:\n  workspaceRef: {{name: lab}}\n{more}"
+    )
+}
+
+/// Runs a command to its end and gives back its standard output.
+async fn output(command: &mut Command) -> Result<String> {
+    let ran = tokio::time::timeout(2 * SOON, command.kill_on_drop(true).output()).await??;
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = ran;
+    let text = String::from_utf8_lossy(&stdout).into_owned();
+    ensure!(
+        status.success(),
+        "{status}: {text}{}",
+        String::from_utf8_lossy(&stderr)
+    );
+    Ok(text)
+}
+
+// Bar: "the printed snippet works as is with the Python `mcp` client in both eras".
+#[tokio::test]
+async fn the_printed_python_program_works_as_it_is() -> Result<()> {
+    let gateway = Gateway::start().await?;
+    let program = gateway.snippet(RESEARCHER, "Python")?;
+    let older = program.replace("MODE = \"auto\"", "MODE = \"legacy\"");
+    ensure!(program != older, "the program has a mode");
+    for program in [program, older] {
+        let file = gateway.root.path().join("agent.py");
+        fs::write(&file, &program)?;
+        let text = output(Command::new(clients::python()?).arg(&file)).await?;
+        let (tools, now) = text.trim().split_once('\n').context("two lines")?;
+        ensure!(
+            tools.contains("agnt_datetime_now") && tools.contains("task"),
+            "{tools}"
+        );
+        ensure!(now.contains("(") && now.contains("UTC"), "{now}");
+    }
+    gateway.stop().await.map(drop)
+}
+
+// Bar: "and with the MCP Inspector CLI".
+#[tokio::test]
+async fn the_printed_inspector_command_works_as_it_is() -> Result<()> {
+    let gateway = Gateway::start().await?;
+    let command = gateway.snippet(CLOCK, "MCP Inspector")?;
+    // npx would fetch the package: the same version is installed already.
+    let npx = gateway.root.path().join("npx");
+    let (node, inspector) = (clients::node()?, clients::node_program("mcp-inspector")?);
+    fs::write(
+        &npx,
+        format!(
+            "#!/bin/sh\n[ \"$1\" = @modelcontextprotocol/inspector@2.12.0 ] || exit 9\nshift\nexec '{}' '{}' \"$@\"\n",
+            node.display(),
+            inspector.display()
+        ),
+    )?;
+    fs::set_permissions(&npx, fs::Permissions::from_mode(0o755))?;
+    let path = format!("{}:/usr/bin:/bin", gateway.root.path().display());
+    for era in ["auto", "legacy"] {
+        let command = command.replace("--protocol-era auto", &format!("--protocol-era {era}"));
+        let mut shell = Command::new("sh");
+        let shell = shell
+            .args(["-c", &command])
+            .env_clear()
+            .env("PATH", &path)
+            .env("HOME", gateway.root.path());
+        let tools: Value = serde_json::from_str(&output(shell).await?)?;
+        ensure!(
+            tools["tools"][0]["name"] == "agnt_datetime_now"
+                && tools["tools"]
+                    .as_array()
+                    .is_some_and(|tools| tools.len() == 1),
+            "{tools}"
+        );
+    }
+    gateway.stop().await.map(drop)
+}
+
+#[tokio::test]
+async fn the_printed_mcp_json_names_the_endpoint_and_not_the_key() -> Result<()> {
+    let gateway = Gateway::start().await?;
+    let config: Value = serde_json::from_str(&gateway.snippet(CLOCK, "Claude Code")?)?;
+    let server = &config["mcpServers"]["default-clock"];
+    ensure!(
+        server["url"] == gateway.endpoint(CLOCK)?.uri.to_string(),
+        "{config}"
+    );
+    ensure!(
+        server["headers"]["Authorization"] == "Bearer ${CHANDLERY_KEY}",
+        "{config}"
+    );
+    for agent in [CLOCK, RESEARCHER] {
+        ensure!(
+            !gateway.printed.contains(&gateway.key(agent)?),
+            "a key was printed"
+        );
+        ensure!(
+            !gateway.log().contains(&gateway.key(agent)?),
+            "a key was logged"
+        );
+    }
+    let connect = output(
+        Command::new(release::programs().await?.join("chandlery"))
+            .args([
+                "connect",
+                "clock",
+                "--client=claude-code",
+                "--data=data",
+                "--url",
+            ])
+            .arg(gateway.shown("serving", "serving")?)
+            .current_dir(gateway.root.path()),
+    )
+    .await?;
+    ensure!(
+        serde_json::from_str::<Value>(&connect)? == config,
+        "{connect}"
+    );
+    gateway.stop().await.map(drop)
+}
+
+#[tokio::test]
+async fn each_agent_opens_its_own_endpoint_with_its_own_key() -> Result<()> {
+    let gateway = Gateway::start().await?;
+    for era in ERAS {
+        let clock = Client::connect(&gateway.endpoint(CLOCK)?, &gateway.key(CLOCK)?, era).await?;
+        ensure!(clock.tools().await? == ["agnt_datetime_now"]);
+        let researcher = Client::connect(
+            &gateway.endpoint(RESEARCHER)?,
+            &gateway.key(RESEARCHER)?,
+            era,
+        )
+        .await?;
+        ensure!(researcher.tools().await?.len() > 1);
+        researcher
+            .call("agnt_datetime_now", json!({"timezone": "Europe/Berlin"}))
+            .await?;
+    }
+    let endpoint = gateway.endpoint(CLOCK)?;
+    ensure!(endpoint.status_for(&gateway.key(RESEARCHER)?).await? == StatusCode::FORBIDDEN);
+    let unknown =
+        output(Command::new(release::programs().await?.join("chandlery")).args(["key", "new"]))
+            .await?;
+    for key in [unknown.trim(), "", "chd_", "not a key"] {
+        ensure!(
+            endpoint.status_for(key).await? == StatusCode::UNAUTHORIZED,
+            "{key}"
+        );
+    }
+    gateway.stop().await.map(drop)
+}
+
+#[tokio::test]
+async fn a_key_is_the_same_after_a_restart_and_only_its_owner_reads_it() -> Result<()> {
+    let gateway = Gateway::start().await?;
+    let keys = [gateway.key(CLOCK)?, gateway.key(RESEARCHER)?];
+    let root = gateway.stop().await?;
+    let mode =
+        |path: PathBuf| -> Result<u32> { Ok(fs::metadata(path)?.permissions().mode() & 0o777) };
+    ensure!(mode(root.path().join("data/keys"))? == 0o700);
+    ensure!(mode(root.path().join("data/keys").join(CLOCK))? == 0o600);
+    let gateway = Gateway::start_in(root).await?;
+    ensure!(keys == [gateway.key(CLOCK)?, gateway.key(RESEARCHER)?]);
+    ensure!(gateway.status(CLOCK).await? == StatusCode::OK);
+    gateway.stop().await.map(drop)
+}
+
+#[tokio::test]
+async fn a_changed_manifest_is_served_within_a_second() -> Result<()> {
+    let gateway = Gateway::start().await?;
+    let client = Client::connect(
+        &gateway.endpoint(CLOCK)?,
+        &gateway.key(CLOCK)?,
+        Era::Stateless,
+    )
+    .await?;
+    let mut times = Vec::new();
+    for on in [true, false, true, false, true] {
+        gateway.write(
+            "4-clock.yaml",
+            &clock(&format!("  workspaceToolsEnabled: {on}\n")),
+        )?;
+        let changed = Instant::now();
+        eventually("the new list", SOON, async || {
+            Ok(((client.tools().await?.len() > 1) == on).then_some(()))
+        })
+        .await?;
+        times.push(changed.elapsed());
+    }
+    times.sort();
+    ensure!(times[2] <= Duration::from_secs(1), "{times:?}");
+    gateway.stop().await.map(drop)
+}
+
+#[tokio::test]
+async fn a_disabled_agent_is_shut_out_until_it_is_deployed_again() -> Result<()> {
+    let gateway = Gateway::start().await?;
+    let (endpoint, key) = (gateway.endpoint(CLOCK)?, gateway.key(CLOCK)?);
+    let becomes = async |status: StatusCode| {
+        let what = format!("the key answers {status}");
+        eventually(&what, SOON, async || {
+            Ok((endpoint.status_for(&key).await? == status).then_some(()))
+        })
+        .await
+    };
+    for (state, status) in [("Disabled", 401), ("Deployed", 200), ("Archived", 401)] {
+        gateway.write("4-clock.yaml", &clock(&format!("  state: {state}\n")))?;
+        becomes(StatusCode::from_u16(status)?).await?;
+    }
+    gateway.write("4-clock.yaml", &clock(""))?;
+    eventually("a new key", SOON, async || {
+        let is_new = gateway.key(CLOCK).is_ok_and(|now| now != key);
+        Ok((is_new && gateway.status(CLOCK).await? == StatusCode::OK).then_some(()))
+    })
+    .await?;
+    becomes(StatusCode::UNAUTHORIZED).await?;
+    let key = gateway.key(CLOCK)?;
+    fs::remove_file(gateway.root.path().join("manifests/4-clock.yaml"))?;
+    eventually("the removed agent is shut out", SOON, async || {
+        Ok((endpoint.status_for(&key).await? == StatusCode::UNAUTHORIZED).then_some(()))
+    })
+    .await?;
+    ensure!(gateway.status(RESEARCHER).await? == StatusCode::OK);
+    gateway.stop().await.map(drop)
+}
+
+#[tokio::test]
+async fn a_broken_file_is_reported_and_its_last_good_content_stays() -> Result<()> {
+    let gateway = Gateway::start().await?;
+    let broken = clock("  tools: []\n  toools: []\n");
+    gateway.write("4-clock.yaml", &broken)?;
+    eventually("the report", SOON, async || {
+        let line = r#"manifests/4-clock.yaml:7: Agent/clock: unknown field "spec.toools""#;
+        Ok(gateway
+            .log()
+            .replace("\\\"", "\"")
+            .contains(line)
+            .then_some(()))
+    })
+    .await?;
+    ensure!(gateway.status(CLOCK).await? == StatusCode::OK);
+    gateway.write(
+        "5-more.yaml",
+        &clock("").replace("name: clock", "name: more"),
+    )?;
+    eventually("other files are taken", SOON, async || {
+        Ok(gateway
+            .root
+            .path()
+            .join("data/keys/default.more")
+            .is_file()
+            .then_some(()))
+    })
+    .await?;
+    gateway.write("4-clock.yaml", &clock("  workspaceToolsEnabled: true\n"))?;
+    let client = Client::connect(
+        &gateway.endpoint(CLOCK)?,
+        &gateway.key(CLOCK)?,
+        Era::Stateless,
+    )
+    .await?;
+    eventually("the file once it is right", SOON, async || {
+        Ok((client.tools().await?.len() > 1).then_some(()))
+    })
+    .await?;
+    gateway.stop().await.map(drop)
+}
+
+#[tokio::test]
+async fn a_start_on_what_is_wrong_says_what_to_write_instead() -> Result<()> {
+    let root = tempfile::tempdir()?;
+    fs::create_dir(root.path().join("manifests"))?;
+    fs::write(
+        root.path().join("manifests/a.yaml"),
+        clock("  state: Sleeping\n"),
+    )?;
+    let program = release::programs().await?.join("chandlery");
+    let serve = async |arguments: &[&str], root: &Path| -> Result<(Option<i32>, String)> {
+        let mut command = Command::new(&program);
+        let command = command
+            .arg("serve")
+            .args(arguments)
+            .current_dir(root)
+            .kill_on_drop(true);
+        let ran = tokio::time::timeout(SOON, command.output()).await??;
+        Ok((
+            ran.status.code(),
+            String::from_utf8_lossy(&ran.stderr).into_owned(),
+        ))
+    };
+    let ports = ["--listen=127.0.0.1:0", "--health=127.0.0.1:0"];
+    for (arguments, code, words) in [
+        (
+            vec!["--manifests=manifests", "--data=data"],
+            1,
+            "manifests/a.yaml:6: Agent/clock: spec.state: Unsupported value",
+        ),
+        (
+            vec!["--manifests=nowhere"],
+            2,
+            "--manifests nowhere: there is no such folder",
+        ),
+        (
+            vec!["--account=team", "--internal=127.0.0.1:0", "--keys=."],
+            2,
+            "write the account as <namespace>/<name>",
+        ),
+        (
+            vec!["--manifests=manifests", "--max-config-staleness=5"],
+            2,
+            "write a duration with its unit",
+        ),
+        (vec![], 2, "--manifests"),
+    ] {
+        let (found, said) = serve(&[&ports[..], &arguments].concat(), root.path()).await?;
+        ensure!(
+            found == Some(code) && said.contains(words),
+            "{arguments:?}: {found:?} {said}"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn health_and_metrics_say_how_it_is() -> Result<()> {
+    let gateway = Gateway::start().await?;
+    let uri: http::Uri = gateway.shown("health", "health")?.parse()?;
+    let health = Endpoint {
+        address: uri.authority().context("an address")?.as_str().parse()?,
+        uri,
+    };
+    for (path, status) in [("/livez", 200), ("/readyz", 200), ("/elsewhere", 404)] {
+        ensure!(
+            health
+                .at(path)?
+                .send("GET", &[], String::new())
+                .await?
+                .status
+                == status,
+            "{path}"
+        );
+    }
+    let program = release::programs().await?.join("chandlery");
+    output(Command::new(&program).args(["probe", &health.uri.to_string()])).await?;
+    ensure!(
+        output(Command::new(&program).args(["probe", &health.at("/elsewhere")?.uri.to_string()]))
+            .await
+            .is_err()
+    );
+    let client = Client::connect(
+        &gateway.endpoint(CLOCK)?,
+        &gateway.key(CLOCK)?,
+        Era::Sessions,
+    )
+    .await?;
+    client.call("agnt_datetime_now", json!({})).await?;
+    gateway.endpoint(CLOCK)?.status_for("chd_wrong").await?;
+    let metrics = health
+        .at("/metrics")?
+        .send("GET", &[], String::new())
+        .await?
+        .body;
+    for line in [
+        "chandlery_tool_calls_total{outcome=\"done\"} 1",
+        "chandlery_requests_refused_total{reason=\"key\"} 1",
+        "chandlery_config_connected 1",
+        "chandlery_agents 2",
+    ] {
+        ensure!(
+            metrics.as_str().is_some_and(|text| text.contains(line)),
+            "{line}: {metrics}"
+        );
+    }
+    gateway.stop().await.map(drop)
+}
