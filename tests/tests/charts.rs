@@ -273,8 +273,7 @@ async fn a_release_is_tested_upgraded_rolled_back_and_uninstalled() {
         let tested = managed(&["test", "chandlery", "--timeout=240s", "--logs"]).await?;
         ensure!(tested.contains("Succeeded") && tested.contains("POD LOGS"), "{tested}");
         let left = ["get", "workspaces.chandlery.dev,agents.chandlery.dev,pods", "--selector=helm.sh/chart", EVERYWHERE, NAMES];
-        let left = cluster::kubectl(&left).await?;
-        ensure!(left.is_empty(), "helm test left {left}");
+        nothing("helm test leaves nothing", async || cluster::kubectl(&left).await).await?;
 
         // The status decides which keys work, so that not even an administrator may write it.
         let digest = r#"{"status": {"keys": [{"id": "mine", "digest": "sha256:00", "createdAt": "2026-11-30T00:00:00Z"}]}}"#;
@@ -290,18 +289,14 @@ async fn a_release_is_tested_upgraded_rolled_back_and_uninstalled() {
 
         managed(&["uninstall", "chandlery", "--wait"]).await?;
         managed(&["uninstall", "chandlery-crds", "--wait"]).await?;
-        let left = cluster::kubectl(&["get", MADE_BY_THE_CHART, "--selector=app.kubernetes.io/instance=chandlery", EVERYWHERE, NAMES]).await?;
-        ensure!(left.is_empty(), "helm uninstall left {left}");
+        let left = ["get", MADE_BY_THE_CHART, "--selector=app.kubernetes.io/instance=chandlery", EVERYWHERE, NAMES];
+        nothing("helm uninstall leaves nothing", async || cluster::kubectl(&left).await).await?;
         calls(namespace, &key).await.context("people's agents are served on")?;
 
         // With the operator gone, deletions wait for nobody and leave nothing.
         namespace.kubectl(&["delete", "--timeout=60s", "agents.chandlery.dev/researcher", "workspaces.chandlery.dev/crew"]).await?;
-        eventually("everything of the Workspace is gone", Duration::from_secs(60), async || {
-            let left = namespace.kubectl(&["get", MADE_BY_THE_OPERATOR, "--selector=chandlery.dev/workspace=crew", NAMES]).await?;
-            ensure!(left.is_empty(), "there is {left}");
-            Ok(Some(()))
-        })
-        .await
+        let left = ["get", MADE_BY_THE_OPERATOR, "--selector=chandlery.dev/workspace=crew", NAMES];
+        nothing("everything of the Workspace is gone", async || namespace.kubectl(&left).await).await
     })
     .await;
 }
@@ -368,6 +363,16 @@ async fn install(values: &[&str]) -> Result<()> {
 /// Helm, on releases in the operator's namespace, which enforces Pod Security *restricted*.
 async fn managed(arguments: &[&str]) -> Result<String> {
     cluster::helm(&[arguments, &["--namespace", release::NAMESPACE]].concat()).await
+}
+
+/// Waits until `list` has nothing more to show.
+async fn nothing(what: &str, list: impl AsyncFn() -> Result<String>) -> Result<()> {
+    eventually(what, Duration::from_secs(60), async || {
+        let left = list().await?;
+        ensure!(left.is_empty(), "there is {left}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 async fn operators() -> Result<String> {
