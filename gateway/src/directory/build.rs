@@ -316,7 +316,7 @@ mod tests {
     #[test]
     fn an_agent_is_served_when_its_workspace_is() {
         let deployed = agent("a", "Deployed", DAY, json!([published(1, None)]));
-        check(&[deployed.clone()], None, "");
+        check(std::slice::from_ref(&deployed), None, "");
         check(
             &[workspace("home", None), deployed.clone()],
             None,
