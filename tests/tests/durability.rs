@@ -152,7 +152,7 @@ async fn check(client: &Client, acknowledged: &Acknowledged) -> Result<()> {
         let get = json!({"action": "get", "payload": {"taskId": id}});
         let task = client.call("task", get).await?;
         ensure!(
-            task["structuredContent"]["task"]["title"] == Value::from(title.as_str()),
+            task["structuredContent"]["task"]["title"] == title.as_str(),
             "{title}: {task}"
         );
     }
