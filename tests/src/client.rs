@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::net::TcpStream;
 
+use crate::eventually;
+
 /// How long an answer may take. Longer than the server ever lets a client wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -65,7 +67,8 @@ pub struct Client {
 }
 
 impl Endpoint {
-    /// The endpoint at `url`, whose host is `<service>.<namespace>.svc…`.
+    /// The endpoint at `url`, whose host is `<service>.<namespace>.svc…`, once connections to it open: kube-proxy
+    /// follows a pod that has become ready with a delay of its own.
     pub async fn of_service(kube: &kube::Client, url: &str) -> Result<Self> {
         let uri: Uri = url.parse().with_context(|| url.to_owned())?;
         let mut labels = uri.host().context("an endpoint has a host")?.split('.');
@@ -79,11 +82,12 @@ impl Endpoint {
             .spec
             .and_then(|spec| spec.cluster_ip)
             .context("the Service has an address")?;
-        let port = uri.port_u16().unwrap_or(80);
-        Ok(Self {
-            address: SocketAddr::new(address.parse()?, port),
-            uri,
+        let address = SocketAddr::new(address.parse()?, uri.port_u16().unwrap_or(80));
+        eventually(&format!("{url} accepts connections"), TIMEOUT, async || {
+            Ok(Some(TcpStream::connect(address).await?))
         })
+        .await?;
+        Ok(Self { address, uri })
     }
 
     /// The same server, another path.

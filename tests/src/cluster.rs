@@ -9,8 +9,8 @@ use kube::Client;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
-/// How long a client program may take. Helm waits for pods within it.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(300);
+/// How long a program may take. Helm waits for pods within it, and cargo may have to build first.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// The folder where the cluster keeps its files; only known inside the cluster's network namespace.
 pub fn state() -> Result<PathBuf> {
@@ -59,7 +59,15 @@ pub async fn run(program: &str, arguments: &[&str], input: &str) -> Result<Strin
 /// The same for a program that has nothing to do with the cluster.
 pub async fn run_anywhere(program: &str, arguments: &[&str], input: &str) -> Result<String> {
     let line = format!("{program} {}", arguments.join(" "));
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    // Cargo tells a test about its package, and would take that for news when it is run again: ring watches these.
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    let mut child = command
         .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -4,6 +4,7 @@
 //! Tests that need the cluster run inside its network namespace: `make test-cluster`, or
 //! `tests/cluster/cluster exec cargo test …`.
 
+pub mod agents;
 pub mod audit;
 pub mod client;
 pub mod clients;

@@ -96,6 +96,33 @@ impl Namespace {
             .map(drop)
     }
 
+    /// Names of all that people and operators make in a namespace, sorted: `deployment.apps/gateway-team`.
+    pub async fn objects(&self) -> Result<Vec<String>> {
+        const KINDS: &str = "chandlery,deployments,replicasets,pods,services,endpointslices,serviceaccounts,roles,rolebindings,networkpolicies,poddisruptionbudgets,secrets,configmaps,persistentvolumeclaims";
+        let names = self.kubectl(&["get", KINDS, "--output=name"]).await?;
+        let mut names: Vec<_> = names.lines().map(str::to_owned).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// Waits until the namespace holds these objects only.
+    pub async fn until_only(&self, objects: &[String]) -> Result<()> {
+        eventually("the rest is gone", Duration::from_secs(120), async || {
+            let rest: Vec<_> = self
+                .objects()
+                .await?
+                .into_iter()
+                .filter(|name| !objects.contains(name))
+                .collect();
+            anyhow::ensure!(rest.is_empty(), "still there: {rest:?}");
+            Ok(Some(()))
+        })
+        .await?;
+        let left = self.objects().await?;
+        anyhow::ensure!(left == objects, "left: {left:?}, expected: {objects:?}");
+        Ok(())
+    }
+
     /// Deletes the namespace and waits until it is gone.
     pub async fn remove(&self) -> Result<()> {
         let namespaces: Api<NamespaceObject> = Api::all(self.client.clone());

@@ -121,7 +121,7 @@ async fn build() -> Result<PathBuf> {
     let target = format!("--target-dir={}", target.display());
     cluster::run_anywhere(
         &cargo,
-        // The selection decides which features dependencies have: the same one as for tests.
+        // The selection decides which features dependencies have; with a test among it, the ones that tests have.
         &[
             "build",
             "--quiet",
@@ -129,7 +129,7 @@ async fn build() -> Result<PathBuf> {
             "--offline",
             "--workspace",
             "--bins",
-            "--tests",
+            "--test=cluster",
             "--profile",
             profile,
             "--manifest-path",

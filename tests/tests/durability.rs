@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use chandlery_tests::client::{Client, Endpoint, Era};
 use chandlery_tests::{eventually, postgres, release};
 use futures::future::{join_all, try_join_all};
-use serde_json::{Value, json};
+use serde_json::json;
 use sqlx::{AnyConnection, Connection, Row};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};

@@ -1,5 +1,9 @@
 //! Everything that needs the test cluster, in one program, so that it links once and installs the release once.
 
 mod crds;
+mod deletion;
 mod harness;
+mod keys;
+mod network;
 mod operator;
+mod quickstart;
