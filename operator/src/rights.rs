@@ -47,12 +47,12 @@ const fn watched(
 /// deleted goes by the garbage collector's hand.
 const OWNED: &[&str] = &["get", "list", "watch", "create", "patch"];
 
-/// The table. A gateway's Role grants get, list and watch on the four kinds: nobody can grant more than they hold.
+/// The table. A gateway's Role grants list and watch on the four kinds: nobody can grant more than they hold.
 pub(crate) const RIGHTS: &[Right] = &[
     watched(
         "chandlery.dev",
         &["workspaces", "agents", "toolsources", "toolgrants"],
-        &["get", "list", "watch"],
+        &["list", "watch"],
     ),
     watched(
         "chandlery.dev",

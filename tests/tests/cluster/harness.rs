@@ -70,17 +70,19 @@ async fn the_audit_log_tells_who_did_what() {
         let mark = audit::mark()?;
         namespace.api::<Pod>().get_opt("nobody").await?;
         eventually("the log has it", Duration::from_secs(10), async || {
-            let seen = audit::since(mark, "admin")?.into_iter().any(|event| {
-                event.verb == "get"
-                    && event
-                        .response_status
-                        .is_some_and(|status| status.code == 404)
-                    && event.object_ref.is_some_and(|object| {
-                        object.resource == "pods"
-                            && object.name == "nobody"
-                            && object.namespace == namespace.name
-                    })
-            });
+            let seen = audit::since(mark, |user| user == "admin")?
+                .into_iter()
+                .any(|event| {
+                    event.verb == "get"
+                        && event
+                            .response_status
+                            .is_some_and(|status| status.code == 404)
+                        && event.object_ref.is_some_and(|object| {
+                            object.resource == "pods"
+                                && object.name == "nobody"
+                                && object.namespace == namespace.name
+                        })
+                });
             Ok(seen.then_some(()))
         })
         .await

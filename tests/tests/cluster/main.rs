@@ -6,4 +6,6 @@ mod harness;
 mod keys;
 mod network;
 mod operator;
+mod outage;
 mod quickstart;
+mod sources;

@@ -222,14 +222,18 @@ spec: {{workspaceRef: {{name: desk}}}}
                 "{memory}"
             );
         }
-        let budgets = namespace.objects().await?;
-        assert!(
-            budgets.contains(&format!(
-                "poddisruptionbudget.policy/{}",
-                names::gateway("desk")
-            )),
-            "{budgets:?}"
-        );
+        let budget = format!("poddisruptionbudget.policy/{}", names::gateway("desk"));
+        let objects = namespace.objects().await?;
+        assert!(objects.contains(&budget), "{objects:?}");
+        // A budget for one replica would only stop drains.
+        let one = r#"{"spec": {"gateway": {"replicas": 1}}}"#;
+        let workspace = "workspaces.chandlery.dev/desk";
+        namespace
+            .kubectl(&["patch", workspace, "--type=merge", "--patch", one])
+            .await?;
+        namespace
+            .kubectl(&["wait", "--for=delete", "--timeout=120s", &budget])
+            .await?;
         Ok(())
     })
     .await;

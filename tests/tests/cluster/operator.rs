@@ -430,7 +430,7 @@ async fn two_operators_at_once_make_one_key_each() {
         for operator in both {
             operator.kill().await?;
         }
-        let made = audit::since(mark, release::OPERATOR_USER)?
+        let made = audit::since(mark, |user| user == release::OPERATOR_USER)?
             .iter()
             .filter(|event| {
                 event.verb == "create"

@@ -24,7 +24,7 @@ pub(super) fn role(owner: &Owner) -> Role {
         rules: Some(vec![PolicyRule {
             api_groups: Some(text(&[names::GROUP])),
             resources: Some(text(&["workspaces", "agents", "toolsources", "toolgrants"])),
-            verbs: text(&["get", "list", "watch"]),
+            verbs: text(&["list", "watch"]),
             ..PolicyRule::default()
         }]),
     }
