@@ -1,13 +1,15 @@
 //! The API server away, as agents see it: frozen, then killed.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use chandlery_crds::key::base62_of;
+use chandlery_crds::names::gateway_secret;
 use chandlery_tests::agents::{Binding, DESK};
-use chandlery_tests::client::Era;
+use chandlery_tests::client::{Endpoint, Era};
 use chandlery_tests::namespace::{Namespace, alone_in_namespace};
 use chandlery_tests::{cluster, eventually, release};
 use serde_json::json;
@@ -48,44 +50,69 @@ async fn agents_are_served_while_the_api_server_is_away() {
     .await;
 }
 
-/// Kills the gateway: the kubelet starts it again, without an API server to ask.
+/// A gateway that starts while nobody can tell it who is who. A process: no pod starts without an API server.
 async fn a_gateway_that_starts_now_is_not_ready(
     namespace: &Namespace,
     one: &Binding,
 ) -> Result<()> {
-    let account = format!("--account\0{}/desk\0", namespace.name);
-    for entry in std::fs::read_dir("/proc")? {
-        let process = entry?.path();
-        let command = std::fs::read(process.join("cmdline")).unwrap_or_default();
-        if String::from_utf8_lossy(&command).contains(&account) {
-            let id = process.file_name().context("a process id")?;
-            ensure!(
-                Command::new("kill")
-                    .arg("-KILL")
-                    .arg(id)
-                    .status()?
-                    .success()
-            );
-        }
+    let folder = tempfile::tempdir()?;
+    for name in [
+        gateway_secret::INTERNAL_TOKEN,
+        gateway_secret::AUDIT_KEY,
+        gateway_secret::STATE_KEY,
+    ] {
+        std::fs::write(folder.path().join(name), base62_of(&[7; 32], 43))?;
     }
-    eventually("503 from the gateway that starts anew", SOON, async || {
-        let answer = one
-            .endpoint
-            .send(
-                "POST",
-                &[("authorization", &format!("Bearer {}", one.key))],
-                String::new(),
-            )
-            .await?;
-        ensure!(
-            ![401, 403].contains(&answer.status.as_u16()),
-            "a false {}",
-            answer.status
-        );
-        let may_retry = answer.headers.contains_key("retry-after");
-        Ok((answer.status == 503 && may_retry).then_some(()))
+    let folder = folder.path().to_str().context("a path that is text")?;
+    let account = format!("{}/desk", namespace.name);
+    let _gateway = tokio::process::Command::new(release::programs().await?.join("chandlery"))
+        .args([
+            "serve",
+            "--account",
+            &account,
+            "--keys",
+            folder,
+            "--data",
+            folder,
+        ])
+        .args([
+            "--listen",
+            "127.0.0.1:18080",
+            "--internal",
+            "127.0.0.1:18081",
+            "--health",
+            "127.0.0.1:18082",
+        ])
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()?;
+    let endpoint = Endpoint {
+        uri: format!("http://127.0.0.1:18080{}", one.endpoint.uri.path()).parse()?,
+        address: ([127, 0, 0, 1], 18080).into(),
+    };
+    let hello = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}
+    }})
+    .to_string();
+    let authorization = format!("Bearer {}", one.key);
+    let answer = eventually("an answer of the new gateway", SOON, async || {
+        let headers = [
+            ("authorization", authorization.as_str()),
+            ("accept", "application/json, text/event-stream"),
+            ("content-type", "application/json"),
+        ];
+        endpoint
+            .send("POST", &headers, hello.clone())
+            .await
+            .map(Some)
     })
-    .await
+    .await?;
+    ensure!(answer.status == 503, "it answers {}", answer.status);
+    ensure!(
+        answer.headers.contains_key("retry-after"),
+        "it says when to ask again"
+    );
+    Ok(())
 }
 
 async fn changes_are_served(namespace: &Namespace, one: &Binding, on: bool) -> Result<()> {
