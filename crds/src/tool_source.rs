@@ -4,7 +4,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::fields::{Conditions, ConfigMapKeyRef, SecretSource};
+use crate::fields::{Conditions, ConfigMapKeyRef, SecretKeyRef, SecretSource};
 
 /// Where tools come from: an OpenAPI document or a remote MCP server.
 #[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -37,6 +37,18 @@ pub struct ToolSourceSpec {
     /// The credential that goes along with every request. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth: Option<AuthSpec>,
+}
+
+impl ToolSourceSpec {
+    /// The ConfigMap that holds the document, if one does.
+    pub fn document_ref(&self) -> Option<&ConfigMapKeyRef> {
+        self.openapi.as_ref()?.config_map_key_ref.as_ref()
+    }
+
+    /// The Secret that holds the credential, if there is one.
+    pub fn credential_ref(&self) -> Option<&SecretKeyRef> {
+        Some(&self.auth.as_ref()?.bearer.secret_key_ref)
+    }
 }
 
 /// An OpenAPI document.

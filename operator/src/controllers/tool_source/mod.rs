@@ -37,16 +37,7 @@ struct Observed {
 
 async fn observe(ctx: &Context, source: &ToolSource) -> Result<Observed, Error> {
     let namespace = source.namespace().unwrap_or_default();
-    let document = source
-        .spec
-        .openapi
-        .as_ref()
-        .and_then(|openapi| openapi.config_map_key_ref.as_ref());
-    let credential = source
-        .spec
-        .auth
-        .as_ref()
-        .map(|auth| &auth.bearer.secret_key_ref);
+    let (document, credential) = (source.spec.document_ref(), source.spec.credential_ref());
     Ok(Observed {
         document: match document {
             Some(document) => ctx.cluster.get(&namespace, &document.name).await?,
@@ -60,16 +51,7 @@ async fn observe(ctx: &Context, source: &ToolSource) -> Result<Observed, Error> 
 }
 
 fn plan(source: &ToolSource, observed: &Observed) -> Vec<Finding> {
-    let document = source
-        .spec
-        .openapi
-        .as_ref()
-        .and_then(|openapi| openapi.config_map_key_ref.as_ref());
-    let credential = source
-        .spec
-        .auth
-        .as_ref()
-        .map(|auth| &auth.bearer.secret_key_ref);
+    let (document, credential) = (source.spec.document_ref(), source.spec.credential_ref());
     check::tool_source(
         source,
         document.map_or(Held::Unknown, |document| {
