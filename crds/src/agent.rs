@@ -1,10 +1,13 @@
 //! Agent: one agent's config; its spec is what the tool list is built from.
 
+use std::collections::BTreeMap;
+
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::fields::{Binding, Conditions, Duration, KeyStatus, LocalRef};
+use crate::names;
 use crate::report::Unresolved;
 
 /// What one agent may use, and the key it uses it with.
@@ -35,6 +38,8 @@ use crate::report::Unresolved;
 )]
 #[x_kube(validation = Rule::new("self.workspaceRef.name == oldSelf.workspaceRef.name")
     .message("workspaceRef is immutable: delete the Agent and make it again in the other Workspace").field_path(".workspaceRef"))]
+#[x_kube(validation = Rule::new("(has(self.listing) ? self.listing : 'Grouped') == (has(oldSelf.listing) ? oldSelf.listing : 'Grouped')")
+    .message("listing is fixed for the Agent's life: delete the Agent and make it again").field_path(".listing"))]
 #[x_kube(validation = Rule::new("!has(self.key) || !(has(self.key.secretName) && has(self.key.existingSecretRef))")
     .message("write secretName or existingSecretRef, not both").field_path(".key"))]
 #[x_kube(validation = Rule::new("!has(self.key) || !(has(self.key.rotateEvery) && has(self.key.existingSecretRef))")
@@ -61,9 +66,42 @@ pub struct AgentSpec {
     #[x_kube(validation = crate::fields::tool_entries())]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub tools: Vec<String>,
+    /// How tools are listed. Grouped: one tool per resource and risk level, with an `action` argument. PerOperation: one
+    /// tool per operation. Neither changes what the agent may call. Immutable. Default: Grouped.
+    #[serde(default)]
+    pub listing: Listing,
     /// Serves the workspace tools (task, memory). Default: true.
     #[serde(default = "yes")]
     pub workspace_tools_enabled: bool,
+    /// The database of the Workspace. Default: readable and writable.
+    #[serde(default, skip_serializing_if = "WorkspaceDb::is_default")]
+    pub workspace_db: WorkspaceDb,
+    /// Databases that the Workspace is connected to. Default: none.
+    #[serde(default, skip_serializing_if = "ConnectionsDb::is_default")]
+    pub connections_db: ConnectionsDb,
+    /// Document collections that the agent may search and read, at most 64. Default: none, and no document tools.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub document_collection_ids: Vec<String>,
+    /// Serves the tools that read what every agent of the Workspace did. Default: false.
+    #[serde(default)]
+    pub observability_enabled: bool,
+    /// Serves the tools that run other agents. Default: false.
+    #[serde(default)]
+    pub agent_invocation_enabled: bool,
+    /// Serves the tools that read, draft and publish dashboards. Default: false.
+    #[serde(default)]
+    pub dashboards_enabled: bool,
+    /// Skills that run code. Default: none.
+    #[serde(default, skip_serializing_if = "CodeExecution::is_default")]
+    pub code_execution: CodeExecution,
+    /// Serves the tool that feeds data jobs. Default: true.
+    #[serde(default = "yes")]
+    pub data_jobs_enabled: bool,
+    /// Which calls a person has to allow. Default: none.
+    #[serde(default, skip_serializing_if = "Permissions::is_default")]
+    pub permissions: Permissions,
     /// The agent's key: how long it lives and which Secret holds it. Default: one that is minted once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<KeySpec>,
@@ -71,6 +109,137 @@ pub struct AgentSpec {
 
 fn yes() -> bool {
     true
+}
+
+/// How tools are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum Listing {
+    #[default]
+    Grouped,
+    PerOperation,
+}
+
+/// What an agent may do with the Workspace's database.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct WorkspaceDb {
+    /// Serves the database tools. Default: true.
+    #[schemars(default = "yes")]
+    pub enabled: bool,
+    /// Takes away the tools that write. Default: false.
+    pub read_only: bool,
+    /// Adds the tool that changes the schema, unless readOnly. Default: false.
+    pub allow_apply_migration: bool,
+}
+
+impl WorkspaceDb {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for WorkspaceDb {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            read_only: false,
+            allow_apply_migration: false,
+        }
+    }
+}
+
+/// Which connected databases an agent may query.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ConnectionsDb {
+    /// Serves the tools of the connected PostgreSQL database. Default: false.
+    pub postgres_enabled: bool,
+    /// Serves the tools of the allowed Supabase projects. Default: false.
+    pub supabase_enabled: bool,
+}
+
+impl ConnectionsDb {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Skills that run code.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CodeExecution {
+    /// Serves the tool that lists skills, and with any skill those that run them. Default: false.
+    pub enabled: bool,
+    /// Names of the TypeScript skills that the agent carries, at most 64. Default: none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 63)), extend("x-kubernetes-list-type" = "set"))]
+    pub skills: Vec<String>,
+}
+
+impl CodeExecution {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Which calls a person has to allow. An exact name counts more than a glob, and of several globs the strictest.
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Permissions {
+    /// The level of every tool that `tools` does not name. Default: act.
+    #[serde(default)]
+    pub default: Level,
+    /// Levels by per-operation name or glob, at most 256, such as `agnt_db_*: ask`. Default: none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("maxProperties" = 256))]
+    #[x_kube(validation = Rule::new(r"self.all(tool, tool.size() <= 200 && (tool.matches('^[A-Za-z0-9_.*-]+$') || tool.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?/[!-~][ -~]*$')))")
+        .message("write a tool's name or a glob of at most 200 characters, such as agnt_*, or <source>/<operation>"))]
+    pub tools: BTreeMap<String, Level>,
+}
+
+impl Permissions {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The level of the tool that entries call `tool`.
+    pub fn level(&self, tool: &str) -> Level {
+        if let Some(level) = self.tools.get(tool) {
+            return *level;
+        }
+        self.tools
+            .iter()
+            .filter(|(glob, _)| names::glob_matches(glob, tool))
+            .map(|(_, level)| *level)
+            .max()
+            .unwrap_or(self.default)
+    }
+}
+
+/// What a call needs; the later the stricter.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// It runs.
+    #[default]
+    Act,
+    /// A person allows it, once, for a session or for good.
+    Ask,
+    /// A person allows each call.
+    AlwaysAsk,
+}
+
+impl Level {
+    /// The word that manifests have for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Act => "act",
+            Self::Ask => "ask",
+            Self::AlwaysAsk => "always_ask",
+        }
+    }
 }
 
 /// Life of an agent.

@@ -6,12 +6,15 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use jiff::Timestamp;
+
 use crate::conditions::reason;
+use crate::constraint::Constraint;
 use crate::fields::{ConfigMapKeyRef, SecretKeyRef};
 use crate::key::Key;
 use crate::manifest::{Object, Problem, Resource};
 use crate::report::Unresolved;
-use crate::{Agent, AgentState, ToolGrant, ToolSource, Workspace, names};
+use crate::{Agent, AgentState, ToolGrant, ToolGrantSpec, ToolSource, Workspace, names};
 
 /// A reference that leads nowhere, or to the wrong thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,10 +177,11 @@ pub fn tool_grant(
                     "there is no ToolSource {source} in this namespace: make it, or take {entry} out of the grant"
                 ),
             ),
+            None if workspace.is_none_or(|workspace| is_granted(entry, workspace)) => continue,
             None => (
                 reason::NOT_GRANTABLE,
                 format!(
-                    "{entry} names a built-in tool, which needs no grant: write it under tools of the Agent"
+                    "{entry} names a built-in tool, which Workspace {home} serves without a grant: write it under tools of the Agent, or under grantRequired of the Workspace"
                 ),
             ),
         };
@@ -186,6 +190,44 @@ pub fn tool_grant(
             field: format!("spec.tools[{at}]"),
             message,
         });
+    }
+    findings.extend(grant_terms(&grant.spec));
+    findings
+}
+
+/// Whether the Workspace's `grantRequired` has any tool in common with a grant's entry for built-ins.
+fn is_granted(entry: &str, workspace: &Workspace) -> bool {
+    workspace.spec.grant_required.iter().any(|required| {
+        names::glob_matches(required, entry) || names::glob_matches(entry, required)
+    })
+}
+
+/// Checks what a grant says by itself: its rules and its times.
+pub fn grant_terms(grant: &ToolGrantSpec) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (at, rule) in grant.constraints.iter().enumerate() {
+        if let Err(message) = Constraint::parse(&rule.cel) {
+            findings.push(Finding {
+                reason: reason::INVALID_CONSTRAINT,
+                field: format!("spec.constraints[{at}].cel"),
+                message: format!("rule {}: {message}", rule.name),
+            });
+        }
+    }
+    let times = [
+        ("spec.notBefore", &grant.not_before),
+        ("spec.expiresAt", &grant.expires_at),
+    ];
+    for (field, time) in times {
+        if let Some(time) = time
+            && time.parse::<Timestamp>().is_err()
+        {
+            findings.push(Finding {
+                reason: reason::INVALID,
+                field: field.to_owned(),
+                message: format!("\"{time}\" is no time; write one such as 2027-01-31T18:00:00Z"),
+            });
+        }
     }
     findings
 }

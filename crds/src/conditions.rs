@@ -42,6 +42,10 @@ pub mod reason {
     pub const CONFIG_MAP_NOT_FOUND: &str = "ConfigMapNotFound";
     pub const AGENT_NOT_FOUND: &str = "AgentNotFound";
     pub const TOOL_SOURCE_NOT_FOUND: &str = "ToolSourceNotFound";
+    pub const INVALID_CONSTRAINT: &str = "InvalidConstraint";
+    pub const NEVER_SERVED: &str = "NeverServed";
+    pub const SWITCHED_OFF: &str = "SwitchedOff";
+    pub const NOT_GRANTED: &str = "NotGranted";
     pub const NOT_GRANTABLE: &str = "NotGrantable";
     pub const NO_SUCH_TOOL: &str = "NoSuchTool";
     pub const SOURCE_NOT_SERVED: &str = "SourceNotServed";

@@ -10,6 +10,7 @@
 pub mod agent;
 pub mod check;
 pub mod conditions;
+pub mod constraint;
 pub mod crd;
 mod embedded;
 pub mod fields;
@@ -22,7 +23,7 @@ pub mod tool_grant;
 pub mod tool_source;
 pub mod workspace;
 
-pub use agent::{Agent, AgentSpec, AgentState, AgentStatus};
+pub use agent::{Agent, AgentSpec, AgentState, AgentStatus, Level, Listing};
 pub use tool_grant::{ToolGrant, ToolGrantSpec, ToolGrantStatus};
 pub use tool_source::{ToolSource, ToolSourceSpec, ToolSourceStatus};
 pub use workspace::{Workspace, WorkspaceSpec, WorkspaceStatus};

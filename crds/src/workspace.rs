@@ -39,8 +39,8 @@ use crate::fields::{Binding, Conditions, Duration, KeyStatus, LocalRef, SecretSo
 )]
 #[x_kube(validation = Rule::new("has(self.accountRef) == has(oldSelf.accountRef) && (!has(self.accountRef) || self.accountRef.name == oldSelf.accountRef.name)")
     .message("accountRef is immutable, and so is leaving it out: make another Workspace instead"))]
-#[x_kube(validation = Rule::new("!has(self.accountRef) || (!has(self.gateway) && !has(self.store))")
-    .message("gateway and store belong on the account: remove them here, or remove accountRef"))]
+#[x_kube(validation = Rule::new("!has(self.accountRef) || (!has(self.gateway) && !has(self.store) && !has(self.people))")
+    .message("gateway, store and people belong on the account: remove them here, or remove accountRef"))]
 #[x_kube(validation = Rule::new("!has(self.gateway) || !has(self.gateway.replicas) || self.gateway.replicas <= 1 || (has(self.store) && has(self.store.postgres))")
     .message("more than one replica needs store.postgres").field_path(".gateway"))]
 #[x_kube(validation = Rule::new("(has(self.store) && has(self.store.postgres)) == (has(oldSelf.store) && has(oldSelf.store.postgres))")
@@ -73,6 +73,36 @@ pub struct WorkspaceSpec {
     /// again. Live: they are told at once. Clients of MCP 2026-07-28 always see the newest. Default: NextSession.
     #[serde(default)]
     pub tool_list_updates: ToolListUpdates,
+    /// Built-in tools that are served only under a live ToolGrant, at most 256 names or globs, such as `agnt_db_*`.
+    /// Default: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256), inner(length(min = 1, max = 200)))]
+    #[x_kube(validation = Rule::new("self.all(tool, tool.matches('^[A-Za-z0-9_.*-]+$'))")
+        .message("write a built-in tool's name or a glob, such as agnt_*; tools of sources always need a grant"))]
+    #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
+    pub grant_required: Vec<String>,
+    /// Who may allow calls, answer and look on. Only on an account. Default: nobody in a cluster.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub people: Option<PeopleSpec>,
+}
+
+/// Who may allow calls, answer and look on.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PeopleSpec {
+    /// A Secret with a token for each person: the key is the person's name, the value a key that
+    /// `chandlery key new` makes.
+    pub tokens_secret_ref: SecretRef,
+}
+
+/// A Secret of the same namespace.
+#[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretRef {
+    /// Name of the Secret, in the same namespace.
+    #[schemars(length(max = 253))]
+    #[x_kube(validation = crate::fields::subdomain())]
+    pub name: String,
 }
 
 /// When clients with a session see a changed tool list.

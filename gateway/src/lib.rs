@@ -1,7 +1,7 @@
 //! The gateway: MCP to agents, from the resources of `chandlery-crds` and a store.
 //!
 //! An arrow may only point left:
-//! `{ tool, metrics } ← { directory, store, gate, auth } ← family ← { families, catalog, audit } ← pipeline ← http ← app ← main`.
+//! `{ tool, metrics } ← { directory, store, gate, auth } ← family ← { families, catalog, audit, approvals, budgets } ← pipeline ← http ← app ← main`.
 
 pub mod metrics;
 pub mod tool;
@@ -13,7 +13,9 @@ pub mod store;
 
 pub mod family;
 
+pub mod approvals;
 pub mod audit;
+pub mod budgets;
 pub mod catalog;
 pub mod families;
 

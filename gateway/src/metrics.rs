@@ -12,6 +12,7 @@ pub struct Metrics {
     calls: Family<Outcome, Counter>,
     refusals: Family<Reason, Counter>,
     sessions: Gauge,
+    approvals: Family<Outcome, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -35,6 +36,11 @@ impl Metrics {
         self.refusals.get_or_create(&Reason { reason }).inc();
     }
 
+    /// A call was `asked` about, `approved` or `denied`.
+    pub fn approval(&self, outcome: &'static str) {
+        self.approvals.get_or_create(&Outcome { outcome }).inc();
+    }
+
     /// How many sessions of older clients are open.
     pub fn set_sessions(&self, open: usize) {
         self.sessions.set(i64::try_from(open).unwrap_or(i64::MAX));
@@ -56,6 +62,11 @@ impl Metrics {
             "chandlery_sessions",
             "Open sessions of clients that speak an older protocol",
             self.sessions.clone(),
+        );
+        registry.register(
+            "chandlery_approvals",
+            "Calls that people were asked about, approved or denied",
+            self.approvals.clone(),
         );
     }
 }

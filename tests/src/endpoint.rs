@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use chandlery_crds::key::Key;
 use chandlery_crds::names;
 use chandlery_gateway::audit::Audit;
-use chandlery_gateway::catalog::{Catalogs, Registry};
+use chandlery_gateway::catalog::Registry;
 use chandlery_gateway::directory::{Agent, Directory, Holder, Principal, Snapshot, Workspace};
 use chandlery_gateway::family::Family;
 use chandlery_gateway::http::{self, Settings};
@@ -36,14 +36,14 @@ impl Endpoint {
     pub async fn start(families: Vec<Arc<dyn Family>>, settings: Settings) -> Result<Self> {
         let data = tempfile::tempdir()?;
         let store = Store::open(&StoreUrl::Sqlite(data.path().to_owned()), Clock::system()).await?;
-        let pipeline = Arc::new(Pipeline {
-            catalogs: Catalogs::new(Arc::new(Registry::new(families))),
-            clock: Clock::system(),
-            audit: Audit::start(store, &"audit-key".into(), Arc::default()),
-            metrics: Default::default(),
-            writes: Default::default(),
-        });
         let (publisher, directory) = Directory::new();
+        let pipeline = Arc::new(Pipeline::new(
+            Registry::new(families),
+            &store,
+            Audit::start(store.clone(), &"audit-key".into(), Arc::default()),
+            Arc::default(),
+            directory,
+        ));
         let key = Key::from_random([7; 32]);
         publisher.publish(snapshot(&key)?);
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -53,7 +53,7 @@ impl Endpoint {
         let server = tokio::spawn(async move {
             // The publisher lives as long as the server, which else would take the directory for dead.
             let _publisher = publisher;
-            http::serve(listener, pipeline, directory, settings, stop)
+            http::serve(listener, pipeline, settings, stop)
                 .await
                 .map(drop)
         });
@@ -88,6 +88,7 @@ fn snapshot(key: &Key) -> Result<Snapshot> {
         generation: 1,
         key_revision: 1,
         labels: Default::default(),
+        grants: Vec::new(),
         spec: serde_json::from_value(json!({"workspaceRef": {"name": "team"}, "tools": ["*"]}))?,
         workspace,
     });

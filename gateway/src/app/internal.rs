@@ -15,7 +15,6 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::side::{Answer, text, with_type};
-use crate::catalog::Catalogs;
 use crate::directory::{Directory, Snapshot};
 use crate::pipeline::Pipeline;
 
@@ -44,7 +43,7 @@ pub(super) async fn keep(
     let mut revision = first;
     loop {
         if let Some(snapshot) = directory.snapshot() {
-            let mut report = report(&snapshot, &pipeline.catalogs);
+            let mut report = report(&snapshot, &pipeline);
             report.revision = revision;
             let is_new = newest
                 .borrow()
@@ -64,9 +63,10 @@ pub(super) async fn keep(
     }
 }
 
-fn report(snapshot: &Snapshot, catalogs: &Catalogs) -> Report {
+fn report(snapshot: &Snapshot, pipeline: &Pipeline) -> Report {
+    let now = pipeline.clock.now();
     let agents = snapshot.agents.values().map(|agent| {
-        let catalog = catalogs.of(agent);
+        let catalog = pipeline.catalogs.of(agent, now);
         let report = AgentReport {
             generation: agent.generation,
             key_revision: agent.key_revision,

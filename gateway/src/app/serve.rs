@@ -23,7 +23,7 @@ use super::settings::{AccountName, Settings, Source};
 use super::standalone::Announcement;
 use super::{logs, side};
 use crate::audit::Audit;
-use crate::catalog::{Catalogs, Registry};
+use crate::catalog::Registry;
 use crate::directory::files::{self, Files, FilesError, IdentityError};
 use crate::directory::kube::{Cluster, ClusterError};
 use crate::directory::{Directory, Publisher};
@@ -127,14 +127,13 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
         Source::Files { .. } => files::own_secret(&settings.data, gateway_secret::AUDIT_KEY)?,
         Source::Cluster { keys, .. } => account_key(keys, gateway_secret::AUDIT_KEY)?,
     };
-    let registry = Arc::new(Registry::new(families::all(&store)));
-    let pipeline = Arc::new(Pipeline {
-        catalogs: Catalogs::new(registry),
-        clock: clock.clone(),
-        audit: Audit::start(store.clone(), &audit_key, metrics.clone()),
+    let pipeline = Arc::new(Pipeline::new(
+        Registry::new(families::all(&store)),
+        &store,
+        Audit::start(store.clone(), &audit_key, metrics.clone()),
         metrics,
-        writes: TaskTracker::new(),
-    });
+        directory.clone(),
+    ));
 
     match settings.source {
         Source::Files { manifests } => {
@@ -173,7 +172,7 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
         max_config_staleness: settings.max_config_staleness,
         ..http::Settings::default()
     };
-    let workers = http::serve(listener, pipeline.clone(), directory, http_settings, stop)
+    let workers = http::serve(listener, pipeline.clone(), http_settings, stop)
         .await
         .map_err(ServeError::Threads)?;
     pipeline.audit.close().await;

@@ -1,33 +1,46 @@
-//! Which tools an agent has: the registry of all families, narrowed by the gate's rule.
+//! Which tools an agent has: the registry of all families, narrowed by the gate's rule, in the shape of its list.
 
+mod group;
+mod registry;
+
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chandlery_crds::check;
+use chandlery_crds::conditions::reason;
 use chandlery_crds::report::Unresolved;
+use chandlery_crds::{Listing, check, names};
 use dashmap::DashMap;
+use jiff::Timestamp;
+use serde_json::value::RawValue;
 
+pub use self::registry::Registry;
 use crate::directory::Agent;
-use crate::family::{Alias, Family, Features};
-use crate::gate;
-use crate::tool::Tool;
+use crate::family::{Family, Features};
+use crate::gate::{Absence, Rights, is_never_served};
+use crate::tool::{Served, Switch, Tool, ToolError};
 
-/// Every tool of every family, in the order of lists.
-pub struct Registry {
-    tools: Vec<(Arc<Tool>, usize)>,
-    families: Vec<Arc<dyn Family>>,
-    by_name: HashMap<String, usize>,
-    aliases: HashMap<&'static str, Alias>,
-}
-
-/// What one agent has, for one revision of its config.
+/// What one agent has, for one revision of its config and until the next moment that a grant names.
 pub struct Catalog {
     agent: Arc<Agent>,
-    /// In list order.
+    /// What is listed, in order.
     pub tools: Vec<Arc<Tool>>,
-    /// The families of these tools, in the same order.
+    /// The families of the agent's tools, in the same order.
     pub families: Vec<Arc<dyn Family>>,
+    /// The entries that serve nothing.
     pub unresolved: Vec<Unresolved>,
+    /// Until when all of this is so.
+    pub valid_until: Option<Timestamp>,
+    entries: HashMap<Cow<'static, str>, Arc<Entry>>,
+    /// The operations behind each grouped tool of the list.
+    groups: HashMap<Cow<'static, str>, Vec<Arc<Entry>>>,
+}
+
+/// A tool that the agent has, under its per-operation name.
+pub struct Entry {
+    pub tool: Arc<Tool>,
+    pub family: Arc<dyn Family>,
+    pub rights: Rights,
 }
 
 /// The catalogs that are in use, one per agent.
@@ -36,61 +49,16 @@ pub struct Catalogs {
     by_uid: DashMap<String, Arc<Catalog>>,
 }
 
-/// A name of a call, resolved.
-pub struct Entry<'a> {
-    pub tool: &'a Tool,
-    pub family: &'a dyn Family,
-    /// The call came under an older name.
-    pub alias: Option<&'a Alias>,
-}
-
-impl Registry {
-    /// # Panics
-    /// When two families have a tool of the same name: a mistake in the program.
-    pub fn new(families: Vec<Arc<dyn Family>>) -> Self {
-        let mut tools = Vec::new();
-        let mut by_name = HashMap::new();
-        let mut aliases = HashMap::new();
-        for (at, family) in families.iter().enumerate() {
-            for tool in family.tools() {
-                let before = by_name.insert(tool.name.to_string(), tools.len());
-                assert!(before.is_none(), "two tools are named {}", tool.name);
-                tools.push((Arc::new(tool), at));
-            }
-            aliases.extend(
-                family
-                    .aliases()
-                    .into_iter()
-                    .map(|alias| (alias.name, alias)),
-            );
-        }
-        Self {
-            tools,
-            families,
-            by_name,
-            aliases,
-        }
-    }
-
-    /// The tool that answers to `name`, whoever asks.
-    pub fn find(&self, name: &str) -> Option<Entry<'_>> {
-        let alias = self.aliases.get(name);
-        let at = *self.by_name.get(alias.map_or(name, |alias| alias.tool))?;
-        let (tool, family) = &self.tools[at];
-        Some(Entry {
-            tool,
-            family: self.families[*family].as_ref(),
-            alias,
-        })
-    }
-
-    pub fn tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
-        self.tools.iter().map(|(tool, _)| tool)
-    }
-
-    pub fn families(&self) -> &[Arc<dyn Family>] {
-        &self.families
-    }
+/// What a name of a call leads to.
+pub enum Found {
+    Entry {
+        entry: Arc<Entry>,
+        /// The tool's arguments, where they are not those of the call: it came under an older or a grouped name.
+        arguments: Option<Box<RawValue>>,
+    },
+    /// A grouped tool of the agent's, with arguments that pick none of its operations.
+    NoOperation(ToolError),
+    Nothing,
 }
 
 impl Catalogs {
@@ -105,16 +73,17 @@ impl Catalogs {
         &self.registry
     }
 
-    /// The catalog of exactly this revision of the agent; made on first use.
-    pub fn of(&self, agent: &Arc<Agent>) -> Arc<Catalog> {
-        if let Some(catalog) = self
-            .by_uid
-            .get(&agent.uid)
-            .filter(|catalog| Arc::ptr_eq(&catalog.agent, agent))
+    /// The catalog of exactly this revision of the agent, as it is at `now`; made on first use.
+    pub fn of(&self, agent: &Arc<Agent>, now: Timestamp) -> Arc<Catalog> {
+        let is_current = |catalog: &Catalog| {
+            Arc::ptr_eq(&catalog.agent, agent) && catalog.valid_until.is_none_or(|end| now < end)
+        };
+        if let Some(catalog) = self.by_uid.get(&agent.uid)
+            && is_current(&catalog)
         {
             return catalog.clone();
         }
-        let catalog = Arc::new(Catalog::new(&self.registry, agent.clone()));
+        let catalog = Arc::new(Catalog::new(&self.registry, agent.clone(), now));
         self.by_uid.insert(agent.uid.clone(), catalog.clone());
         catalog
     }
@@ -126,29 +95,96 @@ impl Catalogs {
 }
 
 impl Catalog {
-    fn new(registry: &Registry, agent: Arc<Agent>) -> Self {
-        let (tools, mut families): (Vec<_>, Vec<_>) = registry
-            .tools
-            .iter()
-            .filter(|(tool, _)| gate::visible(&agent, tool))
-            .cloned()
-            .unzip();
-        families.dedup();
-        let families = families
+    fn new(registry: &Registry, agent: Arc<Agent>, now: Timestamp) -> Self {
+        let mut entries: HashMap<Cow<'static, str>, Arc<Entry>> = HashMap::new();
+        let mut listed: Vec<Listed> = Vec::new();
+        let mut families: Vec<Arc<dyn Family>> = Vec::new();
+        let mut valid_until: Option<Timestamp> = None;
+        for (at, tool, family) in registry.numbered() {
+            let Ok(rights) = Rights::of(&agent, tool) else {
+                continue;
+            };
+            let change = rights.next_change(now);
+            valid_until = [valid_until, change].into_iter().flatten().min();
+            if !rights.is_visible(now) {
+                continue;
+            }
+            let entry = Arc::new(Entry {
+                tool: tool.clone(),
+                family: family.clone(),
+                rights,
+            });
+            entries.insert(tool.name.clone(), entry.clone());
+            list(&mut listed, agent.spec.listing, at, entry);
+            if families
+                .last()
+                .is_none_or(|last| !Arc::ptr_eq(last, family))
+            {
+                families.push(family.clone());
+            }
+        }
+        let mut groups = HashMap::new();
+        let tools = listed
             .into_iter()
-            .map(|family| registry.families[family].clone())
+            .map(|listed| match listed {
+                Listed::Alone(entry) => entry.tool.clone(),
+                Listed::Group(numbers, operations) => {
+                    let tool = registry.grouped(&numbers);
+                    groups.insert(tool.name.clone(), operations);
+                    tool
+                }
+            })
             .collect();
-        let unresolved = agent
-            .spec
-            .tools
-            .iter()
-            .filter_map(|entry| check::tool_entry(entry, registry.tools().map(|tool| &*tool.name)))
-            .collect();
+        let unresolved = unresolved(registry, &agent, &entries);
         Self {
             agent,
             tools,
             families,
             unresolved,
+            valid_until,
+            entries,
+            groups,
+        }
+    }
+
+    /// What a call of `name` leads to: a per-operation name whatever the list looks like (R-C-171), a grouped name, or
+    /// an older name.
+    pub fn find(&self, registry: &Registry, name: &str, arguments: &RawValue) -> Found {
+        if let Some(entry) = self.entries.get(name) {
+            return Found::Entry {
+                entry: entry.clone(),
+                arguments: None,
+            };
+        }
+        if let Some(operations) = self.groups.get(name) {
+            let tools: Vec<&Tool> = operations.iter().map(|entry| &*entry.tool).collect();
+            return match group::pick(name, &tools, arguments) {
+                Ok((at, own)) => Found::Entry {
+                    entry: operations[at].clone(),
+                    arguments: Some(own),
+                },
+                Err(error) => Found::NoOperation(error),
+            };
+        }
+        let older = registry.alias(name);
+        match older.and_then(|alias| Some((alias, self.entries.get(alias.tool)?))) {
+            Some((alias, entry)) => Found::Entry {
+                entry: entry.clone(),
+                arguments: Some((alias.rewrite)(arguments)),
+            },
+            None => Found::Nothing,
+        }
+    }
+
+    /// Whether a call of `name` talks to its client while it runs, or may have to wait for a person.
+    pub fn is_conversation(&self, name: &str) -> bool {
+        let talks = |entry: &Arc<Entry>| entry.tool.interactive || entry.rights.may_ask();
+        match self.entries.get(name) {
+            Some(entry) => talks(entry),
+            None => self
+                .groups
+                .get(name)
+                .is_some_and(|operations| operations.iter().any(talks)),
         }
     }
 
@@ -179,4 +215,109 @@ impl Catalog {
     pub fn family_with(&self, has: impl Fn(Features) -> bool) -> Option<&Arc<dyn Family>> {
         self.families.iter().find(|family| has(family.features()))
     }
+}
+
+/// A tool of a list that is being made.
+enum Listed {
+    Alone(Arc<Entry>),
+    /// Operations by their numbers in the registry.
+    Group(Vec<usize>, Vec<Arc<Entry>>),
+}
+
+/// Adds a tool to a list; a group stands where its first operation would.
+fn list(listed: &mut Vec<Listed>, listing: Listing, at: usize, entry: Arc<Entry>) {
+    let group = entry
+        .tool
+        .group
+        .as_ref()
+        .filter(|_| listing == Listing::Grouped);
+    let Some(group) = group else {
+        listed.push(Listed::Alone(entry));
+        return;
+    };
+    let before = listed.iter_mut().find_map(|listed| match listed {
+        Listed::Group(numbers, operations) => operations
+            .first()
+            .and_then(|first| first.tool.group.as_ref())
+            .is_some_and(|other| other.name == group.name)
+            .then_some((numbers, operations)),
+        Listed::Alone(_) => None,
+    });
+    match before {
+        Some((numbers, operations)) => {
+            numbers.push(at);
+            operations.push(entry);
+        }
+        None => listed.push(Listed::Group(vec![at], vec![entry])),
+    }
+}
+
+/// The entries of `spec.tools` that serve nothing, and the switches that are on for nothing (R-C-023).
+fn unresolved(
+    registry: &Registry,
+    agent: &Agent,
+    served: &HashMap<Cow<'static, str>, Arc<Entry>>,
+) -> Vec<Unresolved> {
+    let serves = |entry: &str| served.keys().any(|name| names::glob_matches(entry, name));
+    let entries = agent.spec.tools.iter();
+    let entries = entries
+        .filter(|entry| !serves(entry))
+        .filter_map(|entry| reason_of(registry, agent, entry));
+    let switches = OPTIONAL_SWITCHES
+        .into_iter()
+        .filter(|(switch, _)| switch.is_on(&agent.spec))
+        .filter(|(switch, _)| {
+            !registry
+                .tools()
+                .any(|tool| tool.served == Served::Switch(*switch))
+        })
+        .map(|(_, field)| Unresolved {
+            entry: field.to_owned(),
+            reason: reason::NO_SUCH_TOOL.to_owned(),
+            message: format!("this version has no tools for {field}; nothing is served for it"),
+        });
+    entries.chain(switches).collect()
+}
+
+/// The switches that are off unless somebody writes them.
+const OPTIONAL_SWITCHES: [(Switch, &str); 7] = [
+    (Switch::PostgresConnection, "connectionsDb.postgresEnabled"),
+    (Switch::SupabaseConnection, "connectionsDb.supabaseEnabled"),
+    (Switch::Documents, "documentCollectionIds"),
+    (Switch::Observability, "observabilityEnabled"),
+    (Switch::AgentInvocation, "agentInvocationEnabled"),
+    (Switch::Dashboards, "dashboardsEnabled"),
+    (Switch::CodeExecution, "codeExecution.enabled"),
+];
+
+fn reason_of(registry: &Registry, agent: &Agent, entry: &str) -> Option<Unresolved> {
+    let named = |tool: &&Arc<Tool>| names::glob_matches(entry, &tool.name);
+    let (reason, message) = match registry.tools().find(named) {
+        _ if is_never_served(entry) => (
+            reason::NEVER_SERVED,
+            format!("{entry} is never served to an agent: take it out of spec.tools"),
+        ),
+        None => return check::tool_entry(entry, std::iter::empty()),
+        Some(tool) => match Rights::of(agent, tool) {
+            Err(Absence::SwitchedOff(switch)) => (
+                reason::SWITCHED_OFF,
+                format!(
+                    "{entry} is switched off: write {} in spec, or take the entry out",
+                    switch.turn_on()
+                ),
+            ),
+            Err(_) => return check::tool_entry(entry, std::iter::empty()),
+            Ok(_) => (
+                reason::NOT_GRANTED,
+                format!(
+                    "no live ToolGrant gives this agent {entry}: make one, or wait for its time"
+                ),
+            ),
+        },
+    };
+    Some(Unresolved {
+        entry: entry.to_owned(),
+        reason: reason.to_owned(),
+        message,
+    })
 }

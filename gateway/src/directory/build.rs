@@ -1,6 +1,6 @@
 //! From resources to a snapshot. Pure: nothing here does I/O, reads the clock or logs.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use chandlery_crds as crds;
@@ -11,7 +11,8 @@ use chandlery_crds::names::agent_id as id;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{Agent, Holder, Principal, Snapshot, ToolGrant, ToolSource, Workspace};
+use super::grant::{self, ToolGrant};
+use super::{Agent, Holder, Principal, Snapshot, ToolSource, Workspace};
 
 /// The resources as they were read, each by `<namespace>.<name>`. The digests of keys are in their status.
 #[derive(Clone, Debug, Default)]
@@ -40,15 +41,6 @@ pub(super) fn build(resources: &Resources, account: Option<&str>, before: &Snaps
         workspaces,
         ..Snapshot::default()
     };
-    for (id, agent) in &resources.agents {
-        let home = in_namespace_of(&agent.metadata, &agent.spec.workspace_ref.name);
-        if agent.spec.state != AgentState::Draft
-            && let Some(workspace) = snapshot.workspaces.get(&home)
-        {
-            let agent = make_agent(id, workspace, agent, before);
-            snapshot.agents.insert(id.clone(), agent);
-        }
-    }
     for (id, source) in &resources.sources {
         let (uid, generation) = identity(&source.metadata);
         let old = before.sources.get(id);
@@ -72,14 +64,19 @@ pub(super) fn build(resources: &Resources, account: Option<&str>, before: &Snaps
         let old = before.grants.get(id);
         let grant =
             kept(old, |old| old.uid == uid && old.generation == generation).unwrap_or_else(|| {
-                let spec = grant.spec.clone();
-                Arc::new(ToolGrant {
-                    uid: uid.to_owned(),
-                    generation,
-                    spec,
-                })
+                let name = grant.metadata.name.as_deref().unwrap_or_default();
+                Arc::new(ToolGrant::new(name, uid, generation, home, &grant.spec))
             });
         snapshot.grants.insert(id.clone(), grant);
+    }
+    for (id, agent) in &resources.agents {
+        let home = in_namespace_of(&agent.metadata, &agent.spec.workspace_ref.name);
+        if agent.spec.state != AgentState::Draft
+            && let Some(workspace) = snapshot.workspaces.get(&home)
+        {
+            let agent = make_agent(id, workspace, agent, &snapshot.grants, before);
+            snapshot.agents.insert(id.clone(), agent);
+        }
     }
     hand_out_keys(resources, &mut snapshot);
     snapshot
@@ -121,6 +118,7 @@ fn make_agent(
     id: &str,
     workspace: &Arc<Workspace>,
     agent: &crds::Agent,
+    grants: &HashMap<String, Arc<ToolGrant>>,
     before: &Snapshot,
 ) -> Arc<Agent> {
     let (uid, generation) = identity(&agent.metadata);
@@ -128,12 +126,15 @@ fn make_agent(
         .status
         .as_ref()
         .map_or(0, |status| status.key_revision);
-    let labels = agent.metadata.labels.as_ref();
+    let labels = agent.metadata.labels.clone().unwrap_or_default();
+    let name = agent.metadata.name.as_deref().unwrap_or_default();
+    let grants = grant::of_agent(grants.values(), name, &labels, &workspace.id);
     kept(before.agents.get(id), |old| {
         old.uid == uid
             && old.generation == generation
             && old.key_revision == key_revision
-            && labels.map_or(old.labels.is_empty(), |labels| *labels == old.labels)
+            && labels == old.labels
+            && grant::are_same(&grants, &old.grants)
             && Arc::ptr_eq(&old.workspace, workspace)
     })
     .unwrap_or_else(|| {
@@ -142,8 +143,9 @@ fn make_agent(
             uid: uid.to_owned(),
             generation,
             key_revision,
-            labels: labels.cloned().unwrap_or_default(),
+            labels,
             spec: agent.spec.clone(),
+            grants,
             workspace: workspace.clone(),
         })
     })

@@ -4,15 +4,18 @@
 
 mod build;
 pub mod files;
+mod grant;
 pub mod kube;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use chandlery_crds::key::Digest;
-use chandlery_crds::{AgentSpec, ToolGrantSpec, ToolSourceSpec, WorkspaceSpec};
+use chandlery_crds::{AgentSpec, ToolSourceSpec, WorkspaceSpec};
 use jiff::Timestamp;
 use tokio::sync::watch;
+
+pub use self::grant::{Rule, ToolGrant};
 
 /// Everything that a gateway knows of its account at one moment.
 #[derive(Debug, Default)]
@@ -56,6 +59,8 @@ pub struct Agent {
     pub key_revision: i64,
     pub labels: std::collections::BTreeMap<String, String>,
     pub spec: AgentSpec,
+    /// The grants that are about this agent, by name, whatever their times say.
+    pub grants: Vec<Arc<ToolGrant>>,
     /// The Workspace it works in, as `<namespace>.<name>`.
     pub workspace: Arc<Workspace>,
 }
@@ -77,13 +82,6 @@ pub struct ToolSource {
     pub uid: String,
     pub generation: i64,
     pub spec: ToolSourceSpec,
-}
-
-#[derive(Debug, PartialEq)]
-pub struct ToolGrant {
-    pub uid: String,
-    pub generation: i64,
-    pub spec: ToolGrantSpec,
 }
 
 /// Readers' side of a directory: the newest snapshot, at no cost.

@@ -29,7 +29,6 @@ pub use self::workers::Workers;
 
 use self::access::Access;
 use self::mcp::Mcp;
-use crate::directory::Directory;
 use crate::pipeline::Pipeline;
 
 /// How a server behaves. The defaults are those of the product.
@@ -92,7 +91,6 @@ impl Default for Settings {
 pub async fn serve(
     listener: TcpListener,
     pipeline: Arc<Pipeline>,
-    directory: Directory,
     settings: Settings,
     shutdown: CancellationToken,
 ) -> io::Result<Workers> {
@@ -104,7 +102,7 @@ pub async fn serve(
         shutdown.clone(),
     ));
     let access = Arc::new(Access {
-        directory: directory.clone(),
+        directory: pipeline.directory.clone(),
         clock: pipeline.clock.clone(),
         metrics: pipeline.metrics.clone(),
         hostnames: settings.hostnames.clone(),
@@ -119,7 +117,16 @@ pub async fn serve(
             &settings,
             &shutdown,
         ),
-        house.keep_house(directory),
+        house.keep_house(),
+        async {
+            shutdown.cancelled().await;
+            pipeline.stopping.cancel();
+        },
+        async {
+            shutdown
+                .run_until_cancelled(pipeline.approvals.keep_house())
+                .await
+        },
     );
     pipeline.writes.close();
     if tokio::time::timeout(grace, pipeline.writes.wait())

@@ -1,6 +1,9 @@
-//! The straight line of a call: record it, which, may it, do it, answer.
+//! The straight line of a call: which, record it, may it, do it, answer.
+
+mod approval;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde_json::value::RawValue;
@@ -8,13 +11,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::error;
 
+use crate::approvals::{Approvals, Ticket};
 use crate::audit::{Audit, Opening, Record};
-use crate::catalog::Catalogs;
-use crate::directory::Agent;
+use crate::budgets::Budgets;
+use crate::catalog::{Catalogs, Entry, Found, Registry};
+use crate::directory::{Agent, Directory};
 use crate::family::{Call, Client};
-use crate::gate::{self, Decision};
+use crate::gate::{self, Decision, Denial, Passed, Permit, Question};
 use crate::metrics::Metrics;
-use crate::store::Clock;
+use crate::store::{Clock, Store};
 use crate::tool::{Effect, Operation, Output, ToolError};
 
 /// How a call ended.
@@ -24,8 +29,18 @@ pub enum Answer {
     Failed(ToolError),
     /// The agent has no tool of that name, or none exists; the two must look alike.
     UnknownTool,
+    /// A person has to allow the call; the same call later goes on from here.
+    Awaiting(Awaiting),
     /// `Request::cancelled` came first. A call that writes goes on all the same.
     Cancelled,
+}
+
+/// A call that waits for a person.
+#[derive(Clone, Copy, Debug)]
+pub struct Awaiting {
+    pub ticket: Ticket,
+    /// The person at the agent's own client may decide, too.
+    pub client_may_approve: bool,
 }
 
 /// One call as it came in.
@@ -38,7 +53,19 @@ pub struct Request {
     /// See [`Call::worker`].
     pub worker: Option<String>,
     pub client: Arc<dyn Client>,
+    pub patience: Patience,
     pub cancelled: CancellationToken,
+}
+
+/// What a call does that a person has to allow first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// It waits, up to [`Pipeline::approval_wait`].
+    Wait,
+    /// It waits, unless the person at the client may decide: then it says so at once.
+    Ask,
+    /// It says so at once.
+    Leave,
 }
 
 pub struct Pipeline {
@@ -46,28 +73,62 @@ pub struct Pipeline {
     pub clock: Clock,
     pub audit: Audit,
     pub metrics: Arc<Metrics>,
+    pub approvals: Approvals,
+    pub directory: Directory,
+    /// How long a call waits for a person: shorter than clients wait for calls.
+    pub approval_wait: Duration,
+    budgets: Budgets,
     /// The calls that write, each in a task of its own. Whoever stops the gateway closes it and waits.
     pub writes: TaskTracker,
+    /// Cancelled when the gateway stops: whoever waits for a person waits no longer.
+    pub stopping: CancellationToken,
 }
 
+/// How long a call waits for a person when nothing else is said: common clients give up at 60 s.
+const APPROVAL_WAIT: Duration = Duration::from_secs(50);
+
 impl Pipeline {
+    pub fn new(
+        registry: Registry,
+        store: &Store,
+        audit: Audit,
+        metrics: Arc<Metrics>,
+        directory: Directory,
+    ) -> Self {
+        Self {
+            catalogs: Catalogs::new(Arc::new(registry)),
+            clock: store.clock(),
+            audit,
+            approvals: Approvals::new(store.clone(), metrics.clone()),
+            metrics,
+            directory,
+            approval_wait: APPROVAL_WAIT,
+            budgets: Budgets::new(store.clone()),
+            writes: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+        }
+    }
+
     /// Runs one call, whoever carries it: MCP, REST or a program in process.
     ///
-    /// Dropping the future or cancelling the request ends a call that reads; a call that writes runs to its end
-    /// in a task of its own. Either is recorded, and a call that writes is answered after its record is durable.
+    /// Dropping the future or cancelling the request ends a call that reads, or that waits for a person; a call that
+    /// writes runs to its end in a task of its own. Either is recorded, and a call that writes is answered after its
+    /// record is durable.
     pub async fn call(self: &Arc<Self>, mut request: Request) -> Answer {
-        let operation = self.resolve(&mut request);
+        let target = self.find(&mut request);
         let cancelled = request.cancelled.clone();
-        if operation.effect == Effect::Reads {
+        let here = CancellationToken::new();
+        let _gone = here.clone().drop_guard();
+        if !target.runs_to_its_end() {
             return cancelled
-                .run_until_cancelled(self.run(request, operation))
+                .run_until_cancelled(self.run(request, target, here))
                 .await
                 .unwrap_or(Answer::Cancelled);
         }
         let pipeline = self.clone();
         let write = self
             .writes
-            .spawn(async move { pipeline.run(request, operation).await });
+            .spawn(async move { pipeline.run(request, target, here).await });
         match cancelled.run_until_cancelled(write).await {
             Some(Ok(answer)) => answer,
             Some(Err(failure)) => {
@@ -80,22 +141,35 @@ impl Pipeline {
         }
     }
 
-    /// What the request asks for, whether or not the agent may. An older name's arguments become the tool's.
-    fn resolve(&self, request: &mut Request) -> Operation {
-        let Some(entry) = self.catalogs.registry().find(&request.tool) else {
-            return Operation {
-                name: request.tool.clone().into(),
-                effect: Effect::Reads,
-            };
-        };
-        if let Some(alias) = entry.alias {
-            request.arguments = (alias.rewrite)(&request.arguments);
+    /// What the request asks for, whether or not the agent may. The arguments become the tool's own.
+    fn find(&self, request: &mut Request) -> Target {
+        let catalog = self.catalogs.of(&request.agent, self.clock.now());
+        let registry = self.catalogs.registry();
+        match catalog.find(registry, &request.tool, &request.arguments) {
+            Found::Entry { entry, arguments } => {
+                if let Some(arguments) = arguments {
+                    request.arguments = arguments;
+                }
+                if entry.rights.looks_at_arguments() {
+                    request.arguments = one_reading(&request.arguments);
+                }
+                let operation = entry.family.operation(&entry.tool, &request.arguments);
+                Target {
+                    operation,
+                    found: Ok(entry),
+                }
+            }
+            Found::NoOperation(error) => Target::none(&request.tool, Unfound::NoOperation(error)),
+            Found::Nothing => {
+                let exists = registry.tool(&request.tool).is_some();
+                Target::none(&request.tool, Unfound::Unknown { exists })
+            }
         }
-        entry.family.operation(entry.tool, &request.arguments)
     }
 
-    async fn run(&self, request: Request, operation: Operation) -> Answer {
+    async fn run(&self, request: Request, target: Target, here: CancellationToken) -> Answer {
         let now = self.clock.now();
+        let Target { operation, found } = target;
         let effect = operation.effect;
         let opening = Opening {
             agent: &request.agent,
@@ -109,7 +183,10 @@ impl Pipeline {
                 "The call could not be recorded, so nothing was done. Try it again in a few seconds.",
             ));
         };
-        let answer = self.permitted(&request, now, &mut record).await;
+        let answer = match found {
+            Ok(entry) => self.permitted(&request, entry, here, &mut record).await,
+            Err(unfound) => unfound.answer(&mut record),
+        };
         let (outcome, size) = answer.summary();
         if effect == Effect::Reads {
             record.close(outcome, size);
@@ -121,25 +198,160 @@ impl Pipeline {
         answer
     }
 
-    async fn permitted(&self, request: &Request, now: Timestamp, record: &mut Record) -> Answer {
-        let Some(entry) = self.catalogs.registry().find(&request.tool) else {
-            record.decided("unknown_tool");
-            return Answer::UnknownTool;
-        };
-        let Decision::Permit(permit) = gate::decide(&request.agent, entry.tool, now) else {
-            record.decided("not_listed");
-            return Answer::UnknownTool;
-        };
-        record.decided("permit");
+    /// Asks the gate, and goes on as it says.
+    async fn permitted(
+        &self,
+        request: &Request,
+        entry: Arc<Entry>,
+        here: CancellationToken,
+        record: &mut Record,
+    ) -> Answer {
+        let (agent, now) = (&request.agent, self.clock.now());
+        match self.decide(agent, &entry, &request.arguments, now).await {
+            Ok(Decision::Ask(ask)) => self.asked(request, &entry, ask, here, record).await,
+            Ok(other) => self.settled(request, &entry, other, record).await,
+            Err(error) => {
+                record.decided("no_budget");
+                Answer::Failed(error)
+            }
+        }
+    }
+
+    /// Goes on as a decision says that asks nobody.
+    async fn settled(
+        &self,
+        request: &Request,
+        entry: &Entry,
+        decision: Decision<'_>,
+        record: &mut Record,
+    ) -> Answer {
+        match decision {
+            Decision::Permit(permit, passed) => {
+                record.decided("permit");
+                self.execute(request, entry, permit, passed, record)
+                    .await
+                    .into()
+            }
+            Decision::Deny(denial) => {
+                if let Denial::Limit { .. } = denial
+                    && let Some(answer) = self.told_before(request, entry).await
+                {
+                    record.decided("answered_again");
+                    return answer;
+                }
+                record.decided(denial.reason());
+                let message = denial.message(&entry.tool.name, self.clock.now());
+                Answer::Failed(ToolError::refused(message))
+            }
+            Decision::Unknown | Decision::Ask(_) => {
+                record.decided("not_granted");
+                Answer::UnknownTool
+            }
+        }
+    }
+
+    /// The gate's decision, with budgets that can be answered for.
+    async fn decide<'a>(
+        &self,
+        agent: &'a Arc<Agent>,
+        entry: &'a Entry,
+        arguments: &'a RawValue,
+        now: Timestamp,
+    ) -> Result<Decision<'a>, ToolError> {
+        self.budgets.prepare(&entry.rights, now).await?;
+        Ok(gate::decide(&Question {
+            agent,
+            tool: &entry.tool,
+            rights: &entry.rights,
+            arguments: arguments.get(),
+            now,
+            used_up: &|grant| self.budgets.used_up(grant, now),
+        }))
+    }
+
+    /// Charges the grants and runs the call.
+    async fn execute(
+        &self,
+        request: &Request,
+        entry: &Entry,
+        permit: Permit<'_>,
+        passed: Passed<'_>,
+        record: &mut Record,
+    ) -> Result<Output, ToolError> {
+        if !self.budgets.spend(&passed, permit.now()) {
+            // Others have spent the slice meanwhile.
+            record.decided("limit");
+            return Err(ToolError::refused(format!(
+                "{}: the limit of a ToolGrant is used up for now; try again in a second",
+                entry.tool.name
+            )));
+        }
         let call = Call {
             arguments: &request.arguments,
             worker: request.worker.as_deref(),
             client: request.client.as_ref(),
             cancelled: request.cancelled.clone(),
         };
-        match entry.family.call(&permit, call).await {
-            Ok(output) => Answer::Done(output),
-            Err(error) => Answer::Failed(error),
+        entry.family.call(&permit, call).await
+    }
+}
+
+/// What a call is about.
+struct Target {
+    operation: Operation,
+    found: Result<Arc<Entry>, Unfound>,
+}
+
+enum Unfound {
+    NoOperation(ToolError),
+    Unknown { exists: bool },
+}
+
+impl Target {
+    /// Whether the call goes on though its client goes away: one that writes, and one whose approval it would use up.
+    fn runs_to_its_end(&self) -> bool {
+        let may_ask = |entry: &Arc<Entry>| entry.rights.may_ask();
+        self.operation.effect != Effect::Reads || self.found.as_ref().is_ok_and(may_ask)
+    }
+
+    fn none(name: &str, unfound: Unfound) -> Self {
+        Self {
+            operation: Operation {
+                name: name.to_owned().into(),
+                effect: Effect::Reads,
+            },
+            found: Err(unfound),
+        }
+    }
+}
+
+impl Unfound {
+    fn answer(self, record: &mut Record) -> Answer {
+        match self {
+            Self::NoOperation(error) => {
+                record.decided("no_operation");
+                Answer::Failed(error)
+            }
+            Self::Unknown { exists } => {
+                record.decided(if exists { "not_listed" } else { "unknown_tool" });
+                Answer::UnknownTool
+            }
+        }
+    }
+}
+
+/// The arguments written so that they can be read in one way only: rules, people and the tool see the same.
+fn one_reading(arguments: &RawValue) -> Box<RawValue> {
+    serde_json::from_str::<serde_json::Value>(arguments.get())
+        .and_then(|value| serde_json::value::to_raw_value(&value))
+        .unwrap_or_else(|_| arguments.to_owned())
+}
+
+impl From<Result<Output, ToolError>> for Answer {
+    fn from(result: Result<Output, ToolError>) -> Self {
+        match result {
+            Ok(output) => Self::Done(output),
+            Err(error) => Self::Failed(error),
         }
     }
 }
@@ -151,6 +363,7 @@ impl Answer {
             Self::Done(output) => ("done", output.size()),
             Self::Failed(error) => (error.kind.outcome(), error.message.len()),
             Self::UnknownTool => ("unknown_tool", 0),
+            Self::Awaiting(_) => ("awaiting_approval", 0),
             Self::Cancelled => ("cancelled", 0),
         }
     }

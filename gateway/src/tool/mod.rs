@@ -17,9 +17,23 @@ pub struct Tool {
     pub effect: Effect,
     /// What decides whether an agent has it.
     pub served: Served,
+    /// Where a grouped list has it; `None` when it stands there by itself.
+    pub group: Option<Group>,
     /// The tool talks to the client while it runs (progress, questions, log messages), or its schema has parameters
     /// that headers mirror (`x-mcp-header`).
     pub interactive: bool,
+}
+
+/// A tool of grouped lists: all operations of one resource and risk level, told apart by `action`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Name of the grouped tool, such as `agnt_db_read`; the same words in every operation of the group.
+    pub name: Cow<'static, str>,
+    pub title: Cow<'static, str>,
+    /// What the group is for, one or two sentences; the list of actions follows it.
+    pub description: Cow<'static, str>,
+    /// This operation's value of `action`, such as `select`.
+    pub action: Cow<'static, str>,
 }
 
 /// What a call does to the world; becomes the tool's annotations and decides when its audit row is written.
@@ -35,6 +49,22 @@ pub enum Effect {
     },
 }
 
+impl Effect {
+    /// What two operations together do; idempotent when all that write are.
+    pub fn strongest(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Reads, other) | (other, Self::Reads) => other,
+            (Self::Writes { idempotent: a }, Self::Writes { idempotent: b }) => {
+                Self::Writes { idempotent: a && b }
+            }
+            (
+                Self::Writes { idempotent: a } | Self::Destroys { idempotent: a },
+                Self::Writes { idempotent: b } | Self::Destroys { idempotent: b },
+            ) => Self::Destroys { idempotent: a && b },
+        }
+    }
+}
+
 /// One thing that a tool can do: what the record of a call names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
@@ -48,10 +78,41 @@ pub struct Operation {
 pub enum Served {
     /// Every deployed agent has it.
     Always,
-    /// `spec.workspaceToolsEnabled`.
-    WorkspaceTools,
+    /// A switch of the Agent's spec is on.
+    Switch(Switch),
     /// An entry of `spec.tools` names it.
     Entry,
+}
+
+/// The switches of an Agent's spec that serve tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// `workspaceToolsEnabled`. With the switch off, an entry still serves a tool of these.
+    WorkspaceTools,
+    /// `workspaceDb.enabled`.
+    Database,
+    /// `workspaceDb.enabled` without `readOnly`.
+    DatabaseWrites,
+    /// `workspaceDb.allowApplyMigration` without `readOnly`.
+    DatabaseMigrations,
+    /// `connectionsDb.postgresEnabled`.
+    PostgresConnection,
+    /// `connectionsDb.supabaseEnabled`.
+    SupabaseConnection,
+    /// Any entry of `documentCollectionIds`.
+    Documents,
+    /// `observabilityEnabled`.
+    Observability,
+    /// `agentInvocationEnabled`.
+    AgentInvocation,
+    /// `dashboardsEnabled`.
+    Dashboards,
+    /// `codeExecution.enabled`.
+    CodeExecution,
+    /// `codeExecution.enabled` with any of `codeExecution.skills`.
+    TypescriptSkills,
+    /// `dataJobsEnabled`.
+    DataJobs,
 }
 
 /// What a call gives back when it worked.

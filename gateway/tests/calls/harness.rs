@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::time::Duration;
 
 use chandlery_gateway::audit::Audit;
-use chandlery_gateway::catalog::{Catalogs, Registry};
-use chandlery_gateway::directory::{Agent, Workspace};
+use chandlery_gateway::catalog::Registry;
+use chandlery_gateway::directory::{Agent, Directory, Publisher, Workspace};
 use chandlery_gateway::families;
 use chandlery_gateway::family::{Client, RpcError};
-use chandlery_gateway::pipeline::{Answer, Pipeline, Request};
+use chandlery_gateway::pipeline::{Answer, Patience, Pipeline, Request};
 use chandlery_gateway::store::{Clock, Store, StoreUrl};
 use chandlery_gateway::tool::{ErrorKind, Output, ToolError};
 use futures::future::BoxFuture;
@@ -71,6 +71,7 @@ impl Database {
 pub(crate) struct Gateway {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) store: Store,
+    _publisher: Publisher,
     later: Arc<AtomicI64>,
     _database: Database,
 }
@@ -91,17 +92,18 @@ impl Gateway {
             move || Timestamp::now() + Duration::from_secs(later.load(Ordering::Relaxed) as u64)
         });
         let store = Store::open(&database.url, clock.clone()).await.unwrap();
-        let registry = Registry::new(families::all(&store));
-        let pipeline = Arc::new(Pipeline {
-            catalogs: Catalogs::new(Arc::new(registry)),
-            clock,
-            audit: Audit::start(store.clone(), &"audit-key".into(), Default::default()),
-            metrics: Default::default(),
-            writes: Default::default(),
-        });
+        let (publisher, directory) = Directory::new();
+        let pipeline = Arc::new(Pipeline::new(
+            Registry::new(families::all(&store)),
+            &store,
+            Audit::start(store.clone(), &"audit-key".into(), Default::default()),
+            Default::default(),
+            directory,
+        ));
         Self {
             pipeline,
             store,
+            _publisher: publisher,
             later,
             _database: database,
         }
@@ -120,6 +122,7 @@ impl Gateway {
             arguments: RawValue::from_string(arguments.to_string()).unwrap(),
             worker: agent.worker.map(str::to_owned),
             client: Arc::new(NoClient),
+            patience: Patience::Wait,
             cancelled: CancellationToken::new(),
         };
         self.pipeline.call(request).await
@@ -190,6 +193,7 @@ impl Caller {
             generation: 1,
             key_revision: 1,
             labels: Default::default(),
+            grants: Vec::new(),
             spec: serde_json::from_value(spec).unwrap(),
             workspace: Arc::new(workspace),
         };

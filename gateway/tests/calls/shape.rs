@@ -32,7 +32,10 @@ fn each_tool_is_listed_as_its_snapshot_says() {
 #[tokio::test]
 async fn older_names_are_not_listed() {
     let (gateway, one) = gateway().await;
-    let catalog = gateway.pipeline.catalogs.of(&one.agent);
+    let catalog = gateway
+        .pipeline
+        .catalogs
+        .of(&one.agent, gateway.pipeline.clock.now());
     let names: Vec<&str> = catalog.tools.iter().map(|tool| &*tool.name).collect();
     assert_eq!(names, ["task", "memory", "agnt_datetime_now"]);
 }
@@ -41,14 +44,22 @@ async fn older_names_are_not_listed() {
 #[tokio::test]
 async fn an_agent_is_told_how_to_begin() {
     let (gateway, one) = gateway().await;
-    let told = gateway.pipeline.catalogs.of(&one.agent).instructions();
+    let told = gateway
+        .pipeline
+        .catalogs
+        .of(&one.agent, gateway.pipeline.clock.now())
+        .instructions();
     assert!(
         told.contains("`ongoing`") && told.contains("`memory`"),
         "{told}"
     );
     let spec = json!({"workspaceToolsEnabled": false});
     let two = Caller::with_spec("two", "lab", spec);
-    let told = gateway.pipeline.catalogs.of(&two.agent).instructions();
+    let told = gateway
+        .pipeline
+        .catalogs
+        .of(&two.agent, gateway.pipeline.clock.now())
+        .instructions();
     assert_eq!(told, "");
 }
 

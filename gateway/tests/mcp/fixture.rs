@@ -86,6 +86,7 @@ impl Family for Fixture {
             input_schema: json!({"type": "object"}).as_object().cloned().unwrap(),
             effect,
             served: Served::Entry,
+            group: None,
             interactive,
         })
         .collect()

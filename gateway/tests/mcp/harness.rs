@@ -11,7 +11,7 @@ use chandlery_crds::key::Key;
 use chandlery_crds::workspace::ToolListUpdates;
 use chandlery_crds::{AgentSpec, WorkspaceSpec};
 use chandlery_gateway::audit::Audit;
-use chandlery_gateway::catalog::{Catalogs, Registry};
+use chandlery_gateway::catalog::Registry;
 use chandlery_gateway::directory::{
     Agent, Directory, Holder, Principal, Publisher, Snapshot, Workspace,
 };
@@ -132,6 +132,7 @@ impl World {
                 key_revision: 1,
                 labels: Default::default(),
                 spec,
+                grants: Vec::new(),
                 workspace: workspace.clone(),
             });
             for seed in &agent.keys {
@@ -163,18 +164,17 @@ impl Gateway {
         let store = Store::open(&StoreUrl::Sqlite(folder.path().to_owned()), Clock::system())
             .await
             .unwrap();
-        let pipeline = Arc::new(Pipeline {
-            catalogs: Catalogs::new(Arc::new(registry)),
-            clock: Clock::system(),
-            audit: Audit::start(store, &"audit-key".into(), Default::default()),
-            metrics: Default::default(),
-            writes: Default::default(),
-        });
+        let pipeline = Arc::new(Pipeline::new(
+            registry,
+            &store,
+            Audit::start(store.clone(), &"audit-key".into(), Default::default()),
+            Default::default(),
+            directory,
+        ));
         let shutdown = CancellationToken::new();
         let server = tokio::spawn(gateway::serve(
             listener,
             pipeline,
-            directory,
             settings,
             shutdown.clone(),
         ));

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use crate::tool::{Effect, Operation, Served, Tool, ToolError};
+use crate::tool::{Effect, Operation, Served, Switch, Tool, ToolError};
 pub(crate) use payload::{Field, Payload, one_of, payload};
 
 /// A tool and its actions; `A` is the family's enum of decoded calls.
@@ -191,24 +191,17 @@ impl Reference {
             description: description.into(),
             input_schema: schema.as_object().cloned().unwrap_or_default(),
             effect: self.effect(),
-            served: Served::WorkspaceTools,
+            served: Served::Switch(Switch::WorkspaceTools),
+            group: None,
             interactive: false,
         }
     }
 
     /// The strongest effect of any action; idempotent when all that write are.
     fn effect(&self) -> Effect {
-        let effects = self.actions.iter().map(|action| action.effect);
-        effects.fold(Effect::Reads, |all, one| match (all, one) {
-            (Effect::Reads, other) | (other, Effect::Reads) => other,
-            (Effect::Writes { idempotent: a }, Effect::Writes { idempotent: b }) => {
-                Effect::Writes { idempotent: a && b }
-            }
-            (
-                Effect::Writes { idempotent: a } | Effect::Destroys { idempotent: a },
-                Effect::Writes { idempotent: b } | Effect::Destroys { idempotent: b },
-            ) => Effect::Destroys { idempotent: a && b },
-        })
+        self.actions
+            .iter()
+            .fold(Effect::Reads, |all, action| all.strongest(action.effect))
     }
 
     /// The action's name and its payload. Fields next to `action` are moved into the payload.

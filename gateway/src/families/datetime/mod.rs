@@ -51,6 +51,7 @@ fn tools() -> Vec<Tool> {
         input_schema: schema.as_object().cloned().unwrap_or_default(),
         effect: Effect::Reads,
         served: Served::Always,
+        group: None,
         interactive: false,
     }]
 }

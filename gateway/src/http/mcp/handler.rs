@@ -31,7 +31,7 @@ use super::{Mcp, results};
 use crate::catalog::Catalog;
 use crate::family::{Features, RpcError};
 use crate::http::access::Caller;
-use crate::pipeline::{Answer, Request};
+use crate::pipeline::{Answer, Patience, Request};
 use crate::tool::ErrorKind;
 
 /// Serves one request of one caller.
@@ -91,7 +91,7 @@ impl Handler {
         Self {
             mcp: mcp.clone(),
             caller: caller.clone(),
-            catalog: mcp.pipeline.catalogs.of(&caller.agent),
+            catalog: mcp.catalog(&caller.agent),
             is_newer,
             session,
             body: body.clone(),
@@ -167,13 +167,15 @@ impl ServerHandler for Handler {
             .mcp
             .list_for(&self.caller.agent, self.session.as_deref());
         let cursor = request.and_then(|request| request.cursor);
-        let page = list.page(cursor.as_deref(), self.is_newer).ok_or_else(|| {
+        let page = list.page(cursor.as_deref()).ok_or_else(|| {
             ErrorData::invalid_params(
                 "Unknown cursor: the list has changed; start again without a cursor",
                 None,
             )
         })?;
-        serde_json::from_slice(page).map_err(|cause| broken("tools/list", &cause))
+        let tail = self.mcp.tail(&self.caller.agent, self.is_newer);
+        let page = [page, tail.as_bytes()].concat();
+        serde_json::from_slice(&page).map_err(|cause| broken("tools/list", &cause))
     }
 
     async fn call_tool(
@@ -195,6 +197,7 @@ impl ServerHandler for Handler {
             arguments: arguments(&self.body),
             worker,
             client: peer.clone(),
+            patience: Patience::Wait,
             cancelled,
         });
         let answer = peer
@@ -218,6 +221,7 @@ impl ServerHandler for Handler {
                     results::failed(&failure.message, self.is_newer)
                 }
             },
+            Answer::Awaiting(awaiting) => results::awaiting(&name, &awaiting, self.is_newer),
             Answer::UnknownTool => {
                 return Err(ErrorData::invalid_params(
                     results::unknown_tool(&name),

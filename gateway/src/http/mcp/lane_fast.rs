@@ -23,7 +23,7 @@ use super::wire::{
 use super::{Mcp, handler, results};
 use crate::family::{Client, RpcError};
 use crate::http::access::Caller;
-use crate::pipeline::{self, Answer};
+use crate::pipeline::{self, Answer, Patience};
 
 /// A request in which everything that this lane does not use is known to be sound.
 pub(super) struct Request<'a> {
@@ -125,8 +125,9 @@ fn list(
 ) -> Option<Response> {
     let cursor = request.params.and_then(|params| params.cursor.as_deref());
     let list = mcp.list_for(&caller.agent, session);
-    let page = list.page(cursor, request.is_newer)?;
-    Some(wire::json(wire::result(request.id, page)))
+    let page = list.page(cursor)?;
+    let tail = mcp.tail(&caller.agent, request.is_newer);
+    Some(wire::json(wire::result_in_parts(request.id, page, tail)))
 }
 
 async fn call(
@@ -144,13 +145,7 @@ async fn call(
     if request.is_newer && wire::sole(headers, &NAME) != Some(name) {
         return None;
     }
-    let is_interactive = mcp
-        .pipeline
-        .catalogs
-        .registry()
-        .find(name)
-        .is_some_and(|entry| entry.tool.interactive);
-    if is_interactive {
+    if mcp.catalog(&caller.agent).is_conversation(name) {
         return None;
     }
     let arguments = match params.arguments {
@@ -181,6 +176,7 @@ async fn call(
         arguments,
         worker,
         client: Arc::new(Unreachable { version }),
+        patience: Patience::Wait,
         cancelled: cancelled.clone(),
     };
     let mut call = Box::pin(async move { pipeline.call(call).await });
@@ -225,6 +221,7 @@ fn message(id: &str, name: &str, answer: Answer, is_newer: bool) -> Option<Vec<u
     let result = match answer {
         Answer::Done(output) => results::done(output, is_newer),
         Answer::Failed(failure) => results::failed(&failure.message, is_newer),
+        Answer::Awaiting(awaiting) => results::awaiting(name, &awaiting, is_newer),
         Answer::UnknownTool => {
             return Some(wire::error(
                 id,

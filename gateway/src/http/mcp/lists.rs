@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -14,7 +15,7 @@ use crate::tool::{Effect, Tool};
 /// How long a client of the newer era may keep a list.
 ///
 /// A right that is removed bites at once in calls, so a list that is a little old does no harm.
-const TTL_MS: u64 = 60_000;
+const TTL_MS: i64 = 60_000;
 
 /// The lists in use.
 pub(super) struct Lists {
@@ -26,11 +27,10 @@ pub(super) struct Lists {
 /// The list of one set of tools.
 pub(super) struct List {
     tools: Vec<Arc<Tool>>,
-    older: Pages,
-    newer: Pages,
+    pages: Pages,
 }
 
-/// Results of `tools/list`, each complete.
+/// Results of `tools/list` without what closes them: `}`, and in the newer era how long they hold.
 struct Pages {
     /// Tells cursors of different lists apart.
     digest: u64,
@@ -67,21 +67,14 @@ impl List {
     fn new(tools: Vec<Arc<Tool>>, page_bytes: usize) -> Self {
         let entries: Vec<String> = tools.iter().map(|tool| entry(tool)).collect();
         Self {
-            older: Pages::new(&entries, page_bytes, ""),
-            newer: Pages::new(
-                &entries,
-                page_bytes,
-                &format!(
-                    ",\"resultType\":\"complete\",\"ttlMs\":{TTL_MS},\"cacheScope\":\"private\""
-                ),
-            ),
+            pages: Pages::new(&entries, page_bytes),
             tools,
         }
     }
 
-    /// The page at `cursor`, or the first; `None` when the cursor is not one of this list's.
-    pub(super) fn page(&self, cursor: Option<&str>, is_newer: bool) -> Option<&Bytes> {
-        let pages = if is_newer { &self.newer } else { &self.older };
+    /// The page at `cursor`, or the first, without its [`tail`]; `None` when the cursor is not one of this list's.
+    pub(super) fn page(&self, cursor: Option<&str>) -> Option<&Bytes> {
+        let pages = &self.pages;
         let Some(cursor) = cursor else {
             return pages.pages.first();
         };
@@ -102,8 +95,22 @@ impl List {
     }
 }
 
+/// What closes a page. `valid_until` is when a grant begins or ends: no client keeps a list for longer.
+pub(super) fn tail(is_newer: bool, now: Timestamp, valid_until: Option<Timestamp>) -> String {
+    if !is_newer {
+        return "}".to_owned();
+    }
+    let left = valid_until.map_or(TTL_MS, |end| {
+        (end.as_millisecond() - now.as_millisecond()).clamp(0, TTL_MS)
+    });
+    format!(",\"resultType\":\"complete\",\"ttlMs\":{left},\"cacheScope\":\"private\"}}")
+}
+
+/// Bytes that a page leaves for its tail and its cursor.
+const ROOM: usize = 192;
+
 impl Pages {
-    fn new(entries: &[String], page_bytes: usize, tail: &str) -> Self {
+    fn new(entries: &[String], page_bytes: usize) -> Self {
         let mut hasher = DefaultHasher::new();
         entries.hash(&mut hasher);
         let mut pages = Self {
@@ -112,7 +119,7 @@ impl Pages {
         };
         let mut rest = entries;
         loop {
-            let mut size = tail.len() + 64;
+            let mut size = ROOM;
             let fitting = rest
                 .iter()
                 .take_while(|entry| {
@@ -128,7 +135,7 @@ impl Pages {
                     pages.cursor(pages.pages.len() + 1)
                 ),
             };
-            let page = format!("{{\"tools\":[{}]{next}{tail}}}", page.join(","));
+            let page = format!("{{\"tools\":[{}]{next}", page.join(","));
             pages.pages.push(page.into());
             rest = after;
             if rest.is_empty() {
@@ -182,10 +189,27 @@ mod tests {
                     input_schema: Default::default(),
                     effect: Effect::Reads,
                     served: Served::Always,
+                    group: None,
                     interactive: false,
                 })
             })
             .collect()
+    }
+
+    #[test]
+    fn a_list_holds_no_longer_than_its_grants() {
+        let now = Timestamp::UNIX_EPOCH;
+        let at = |ms| Some(Timestamp::from_millisecond(ms).unwrap());
+        for (until, expected) in [
+            (None, 60_000),
+            (at(7), 7),
+            (at(-1), 0),
+            (at(90_000), 60_000),
+        ] {
+            let tail = tail(true, now, until);
+            assert!(tail.contains(&format!("\"ttlMs\":{expected},")), "{tail}");
+        }
+        assert_eq!(tail(false, now, at(7)), "}");
     }
 
     #[test]
@@ -196,9 +220,11 @@ mod tests {
                 let mut names = Vec::new();
                 let mut cursor: Option<String> = None;
                 loop {
-                    let bytes = list.page(cursor.as_deref(), is_newer).unwrap();
+                    let bytes = list.page(cursor.as_deref()).unwrap();
+                    let tail = tail(is_newer, Timestamp::UNIX_EPOCH, None);
+                    let bytes = [bytes, tail.as_bytes()].concat();
                     assert!(bytes.len() <= 1000, "{}", bytes.len());
-                    let page: Value = serde_json::from_slice(bytes).unwrap();
+                    let page: Value = serde_json::from_slice(&bytes).unwrap();
                     let tools = page["tools"].as_array().unwrap();
                     names.extend(
                         tools
@@ -213,7 +239,7 @@ mod tests {
                 }
                 let expected: Vec<_> = (0..count).map(|at| format!("tool_{at}")).collect();
                 assert_eq!(names, expected);
-                assert!(list.page(Some("0000-1"), is_newer).is_none());
+                assert!(list.page(Some("0000-1")).is_none());
             }
         }
     }

@@ -40,7 +40,8 @@ use self::subscriptions::Subscriptions;
 use self::wire::{INVALID_REQUEST, METHOD_NOT_FOUND, Message};
 use super::Settings;
 use super::access::Caller;
-use crate::directory::{Agent, Directory, Principal, Snapshot};
+use crate::catalog::Catalog;
+use crate::directory::{Agent, Principal, Snapshot};
 use crate::pipeline::Pipeline;
 
 /// How often sessions are looked through for what has run out without a change of the directory.
@@ -185,7 +186,19 @@ impl Mcp {
 
     /// The agent's list as it is now.
     fn list(&self, agent: &Arc<Agent>) -> Arc<List> {
-        self.lists.of(&self.pipeline.catalogs.of(agent))
+        self.lists.of(&self.catalog(agent))
+    }
+
+    fn catalog(&self, agent: &Arc<Agent>) -> Arc<Catalog> {
+        let now = self.pipeline.clock.now();
+        self.pipeline.catalogs.of(agent, now)
+    }
+
+    /// What closes a page of the agent's list.
+    fn tail(&self, agent: &Arc<Agent>, is_newer: bool) -> String {
+        let now = self.pipeline.clock.now();
+        let valid_until = self.pipeline.catalogs.of(agent, now).valid_until;
+        lists::tail(is_newer, now, valid_until)
     }
 
     /// The list that a client is shown: a session keeps its own, unless changes are told.
@@ -207,7 +220,8 @@ impl Mcp {
     }
 
     /// Ends what belongs to keys that are gone and tells of changed lists, until the server stops.
-    pub(super) async fn keep_house(&self, directory: Directory) {
+    pub(super) async fn keep_house(&self) {
+        let directory = &self.pipeline.directory;
         let mut changes = directory.changes();
         let mut has_source = true;
         let mut ticks = tokio::time::interval(SWEEP);

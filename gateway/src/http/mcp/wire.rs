@@ -1,12 +1,16 @@
 //! The wire format: a JSON-RPC message borrowed from a request's body, and the few answers that are made by hand.
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use axum::body::Body;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http_body::{Frame, SizeHint};
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -215,6 +219,45 @@ pub(super) fn json(body: impl Into<Body>) -> Response {
 /// `result`, already JSON, as the answer to `id`.
 pub(super) fn result(id: &str, result: &[u8]) -> Vec<u8> {
     envelope(id, b",\"result\":", result)
+}
+
+/// A result that is the bytes of `head`, which are shared and not copied, and then `tail`.
+pub(super) fn result_in_parts(id: &str, head: &Bytes, tail: String) -> Body {
+    let before = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":");
+    Body::new(Parts {
+        parts: [before.into(), head.clone(), format!("{tail}}}").into()],
+        sent: 0,
+    })
+}
+
+/// A body of a few pieces, whose length is known.
+struct Parts {
+    parts: [Bytes; 3],
+    sent: usize,
+}
+
+impl http_body::Body for Parts {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let at = self.sent;
+        self.sent += 1;
+        let part = self.parts.get_mut(at).map(std::mem::take);
+        Poll::Ready(part.map(|part| Ok(Frame::data(part))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.sent >= self.parts.len()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let left: usize = self.parts.iter().map(Bytes::len).sum();
+        SizeHint::with_exact(u64::try_from(left).unwrap_or(u64::MAX))
+    }
 }
 
 /// An error as the answer to `id`, which is JSON; `null` where the request had none.

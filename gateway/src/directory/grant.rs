@@ -1,0 +1,181 @@
+//! A grant as the gate uses it: its rules compiled and its times read, once for each generation.
+
+use std::sync::Arc;
+
+use chandlery_crds::constraint::{Constraint, Facts};
+use chandlery_crds::{ToolGrantSpec, check};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
+
+use super::Agent;
+
+/// A grant of one of the served Workspaces.
+#[derive(Debug)]
+pub struct ToolGrant {
+    pub name: String,
+    pub uid: String,
+    pub generation: i64,
+    /// The Workspace that it is about, as `<namespace>.<name>`.
+    pub workspace: String,
+    pub spec: ToolGrantSpec,
+    pub constraints: Vec<Rule>,
+    pub not_before: Option<Timestamp>,
+    pub expires_at: Option<Timestamp>,
+    /// What makes the grant count for nothing: a rule or a time that cannot be read.
+    pub flaw: Option<String>,
+}
+
+/// One constraint.
+#[derive(Debug)]
+pub struct Rule {
+    pub name: String,
+    pub source: String,
+    /// What the agent reads when the rule does not hold.
+    pub message: String,
+    constraint: Constraint,
+}
+
+impl Rule {
+    pub fn holds(&self, facts: &Facts) -> bool {
+        self.constraint.holds(facts)
+    }
+}
+
+impl PartialEq for ToolGrant {
+    fn eq(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.generation == other.generation
+    }
+}
+
+impl ToolGrant {
+    pub(super) fn new(
+        name: &str,
+        uid: &str,
+        generation: i64,
+        workspace: String,
+        spec: &ToolGrantSpec,
+    ) -> Self {
+        let mut flaw = check::grant_terms(spec)
+            .into_iter()
+            .next()
+            .map(|finding| format!("{}: {}", finding.field, finding.message));
+        let constraints = spec
+            .constraints
+            .iter()
+            .filter_map(|rule| match Constraint::parse(&rule.cel) {
+                Ok(constraint) => Some(Rule {
+                    name: rule.name.clone(),
+                    source: rule.cel.clone(),
+                    message: rule.message.clone(),
+                    constraint,
+                }),
+                Err(why) => {
+                    flaw.get_or_insert(why);
+                    None
+                }
+            })
+            .collect();
+        let time = |text: &Option<String>| text.as_deref().and_then(|text| text.parse().ok());
+        Self {
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            generation,
+            workspace,
+            constraints,
+            not_before: time(&spec.not_before),
+            expires_at: time(&spec.expires_at),
+            flaw,
+            spec: spec.clone(),
+        }
+    }
+
+    /// Whether the grant counts at `now`, by the local clock.
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        self.flaw.is_none()
+            && self.not_before.is_none_or(|begin| begin <= now)
+            && self.expires_at.is_none_or(|end| now < end)
+    }
+
+    /// When [`ToolGrant::is_live`] changes.
+    pub fn moments(&self) -> impl Iterator<Item = Timestamp> {
+        self.not_before.into_iter().chain(self.expires_at)
+    }
+
+    /// How many calls per `minute` and `day` the grant is good for.
+    pub fn limits(&self) -> impl Iterator<Item = (i64, &'static str)> {
+        let limits = self.spec.limits.clone().unwrap_or_default();
+        let minute = limits.calls_per_minute.map(|count| (count, "minute"));
+        minute
+            .into_iter()
+            .chain(limits.calls_per_day.map(|count| (count, "day")))
+    }
+
+    /// Whether the grant is about an agent of its Workspace.
+    pub(super) fn is_about(
+        &self,
+        name: &str,
+        labels: &std::collections::BTreeMap<String, String>,
+    ) -> bool {
+        let agents = &self.spec.agents;
+        agents.all == Some(true)
+            || agents.names.iter().flatten().any(|named| named == name)
+            || agents
+                .selector
+                .as_ref()
+                .is_some_and(|selector| selects(selector, labels))
+    }
+}
+
+/// Whether a selector that says something selects the labels. An operator that nobody knows selects nothing.
+fn selects(selector: &LabelSelector, labels: &std::collections::BTreeMap<String, String>) -> bool {
+    let wanted = selector.match_labels.iter().flatten();
+    let rules = selector.match_expressions.iter().flatten();
+    let is_empty = wanted.clone().next().is_none() && rules.clone().next().is_none();
+    !is_empty
+        && wanted
+            .clone()
+            .all(|(key, value)| labels.get(key) == Some(value))
+        && rules.clone().all(|rule| {
+            let value = labels.get(&rule.key);
+            let values = rule.values.as_deref().unwrap_or_default();
+            let is_among = value.is_some_and(|value| values.contains(value));
+            match rule.operator.as_str() {
+                "In" => is_among,
+                "NotIn" => !is_among,
+                "Exists" => value.is_some(),
+                "DoesNotExist" => value.is_none(),
+                _ => false,
+            }
+        })
+}
+
+/// The grants of `agent`'s Workspace that are about it, by name.
+pub(super) fn of_agent<'a>(
+    grants: impl Iterator<Item = &'a Arc<ToolGrant>>,
+    name: &str,
+    labels: &std::collections::BTreeMap<String, String>,
+    workspace: &str,
+) -> Vec<Arc<ToolGrant>> {
+    let mut own: Vec<Arc<ToolGrant>> = grants
+        .filter(|grant| grant.workspace == workspace && grant.is_about(name, labels))
+        .cloned()
+        .collect();
+    own.sort_by(|one, other| one.name.cmp(&other.name));
+    own
+}
+
+/// Whether both hold the same grants.
+pub(super) fn are_same(one: &[Arc<ToolGrant>], other: &[Arc<ToolGrant>]) -> bool {
+    one.len() == other.len()
+        && one
+            .iter()
+            .zip(other)
+            .all(|(one, other)| Arc::ptr_eq(one, other))
+}
+
+impl Agent {
+    /// `<name>` of `<namespace>.<name>`.
+    pub fn name(&self) -> &str {
+        self.id.split_once('.').map_or(&self.id, |(_, name)| name)
+    }
+}

@@ -1,0 +1,158 @@
+//! The part of the line that waits for a person.
+
+use std::sync::Arc;
+
+use chandlery_crds::{AgentState, Level};
+use tokio_util::sync::CancellationToken;
+
+use super::{Answer, Awaiting, Patience, Pipeline, Request};
+use crate::approvals::{Standpoint, Ticket, Wanted};
+use crate::audit::Record;
+use crate::catalog::{Entry, Found};
+use crate::directory::{Agent, Principal};
+use crate::gate::{Ask, Decision};
+
+impl Pipeline {
+    /// Goes on with a call that somebody has to allow.
+    pub(super) async fn asked(
+        &self,
+        request: &Request,
+        entry: &Entry,
+        ask: Ask<'_>,
+        here: CancellationToken,
+        record: &mut Record,
+    ) -> Answer {
+        let client_may_approve = ask.client_may_approve;
+        let ticket = match self.stand(request, entry, ask, record).await {
+            Stand::Pending(ticket) => ticket,
+            Stand::Answered(answer) => return answer,
+        };
+        let awaiting = Answer::Awaiting(Awaiting {
+            ticket,
+            client_may_approve,
+        });
+        let waits = match request.patience {
+            Patience::Wait => true,
+            Patience::Ask => !client_may_approve,
+            Patience::Leave => false,
+        };
+        if !waits {
+            return awaiting;
+        }
+        tokio::select! {
+            biased;
+            () = request.cancelled.cancelled() => return Answer::Cancelled,
+            () = here.cancelled() => return Answer::Cancelled,
+            () = self.stopping.cancelled() => return awaiting,
+            () = self.approvals.wait(ticket, self.approval_wait) => {}
+        }
+        // The world may have changed meanwhile: what was taken away is not given back by an approval.
+        let Some((agent, entry)) = self.still(request, &entry.tool.name) else {
+            record.decided("right_removed");
+            return Answer::UnknownTool;
+        };
+        let now = self.clock.now();
+        match self.decide(&agent, &entry, &request.arguments, now).await {
+            Ok(Decision::Ask(ask)) => match self.stand(request, &entry, ask, record).await {
+                Stand::Pending(_) => awaiting,
+                Stand::Answered(answer) => answer,
+            },
+            Ok(other) => self.settled(request, &entry, other, record).await,
+            Err(error) => Answer::Failed(error),
+        }
+    }
+
+    /// Finds out where the call stands, and does what is to be done there.
+    async fn stand(
+        &self,
+        request: &Request,
+        entry: &Entry,
+        ask: Ask<'_>,
+        record: &mut Record,
+    ) -> Stand {
+        let wanted = wanted(request, entry, ask.level);
+        let standpoint = match self.approvals.stand(&wanted).await {
+            Ok(standpoint) => standpoint,
+            Err(cause) => return Stand::Answered(Answer::Failed(cause.into())),
+        };
+        Stand::Answered(match standpoint {
+            Standpoint::Pending(ticket) => {
+                record.decided("ask");
+                return Stand::Pending(ticket);
+            }
+            Standpoint::Remembered(allowed) => {
+                record.decided("remembered");
+                let (permit, passed) = ask.allowed(allowed);
+                self.execute(request, entry, permit, passed, record)
+                    .await
+                    .into()
+            }
+            Standpoint::Claimed(claim, allowed) => {
+                record.decided("approved");
+                let (permit, passed) = ask.allowed(allowed);
+                let result = self.execute(request, entry, permit, passed, record).await;
+                self.approvals.finish(claim, &result).await;
+                result.into()
+            }
+            Standpoint::Ran(result) => {
+                record.decided("answered_again");
+                result.into()
+            }
+            Standpoint::Refused(error) => {
+                record.decided("denied");
+                Answer::Failed(error)
+            }
+        })
+    }
+
+    /// The result of this very call, if it was approved and has run a while ago: what used up a limit is told again.
+    pub(super) async fn told_before(&self, request: &Request, entry: &Entry) -> Option<Answer> {
+        if !entry.rights.may_ask() {
+            return None;
+        }
+        let wanted = wanted(request, entry, entry.rights.level);
+        let result = self.approvals.result_of(&wanted).await.ok()?;
+        result.map(Answer::from)
+    }
+
+    /// The caller and its tool as they are now; `None` when the key or the tool is gone.
+    fn still(&self, request: &Request, tool: &str) -> Option<(Arc<Agent>, Arc<Entry>)> {
+        let now = self.clock.now();
+        let snapshot = self.directory.snapshot()?;
+        let agent = snapshot
+            .agents
+            .get(&request.agent.id)
+            .filter(|agent| agent.uid == request.agent.uid)
+            .filter(|agent| agent.spec.state == AgentState::Deployed)?;
+        let has_key = snapshot.keys.values().any(|holder| {
+            holder.key_id == request.key_id
+                && holder.expires_at.is_none_or(|end| now < end)
+                && matches!(&holder.principal, Principal::Agent(holder) if holder.uid == agent.uid)
+        });
+        if !has_key {
+            return None;
+        }
+        let catalog = self.catalogs.of(agent, now);
+        let registry = self.catalogs.registry();
+        match catalog.find(registry, tool, &request.arguments) {
+            Found::Entry { entry, .. } => Some((agent.clone(), entry)),
+            Found::NoOperation(_) | Found::Nothing => None,
+        }
+    }
+}
+
+/// Where a call stands that somebody has to allow.
+enum Stand {
+    Pending(Ticket),
+    Answered(Answer),
+}
+
+fn wanted<'a>(request: &'a Request, entry: &'a Entry, level: Level) -> Wanted<'a> {
+    Wanted {
+        agent: &request.agent,
+        tool: &entry.tool.name,
+        arguments: request.arguments.get(),
+        worker: request.worker.as_deref(),
+        level,
+    }
+}
