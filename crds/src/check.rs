@@ -657,7 +657,7 @@ mod tests {
                 "f.yaml:19: ToolGrant/g: spec.agents.names[0]: Agent a works in Workspace other, not in home: grant it there",
                 "f.yaml:19: ToolGrant/g: spec.agents.names[1]: there is no Agent b in this namespace: make it, or take it out of the grant",
                 "f.yaml:19: ToolGrant/g: spec.tools[0]: there is no ToolSource crm in this namespace: make it, or take crm/x out of the grant",
-                "f.yaml:19: ToolGrant/g: spec.tools[1]: task names a built-in tool, which needs no grant: write it under tools of the Agent",
+                "f.yaml:19: ToolGrant/g: spec.tools[1]: task names a built-in tool, which Workspace home serves without a grant: write it under tools of the Agent, or under grantRequired of the Workspace",
             ],
         );
     }

@@ -18,6 +18,9 @@ pub const MAX_ARGUMENTS: usize = 64 * 1024;
 /// How deep a rule may be nested.
 const MAX_DEPTH: u16 = 32;
 
+/// Bytes of stack for reading a rule.
+const STACK: usize = 32 << 20;
+
 /// What a rule knows.
 const VARIABLES: [&str; 4] = ["args", "agent", "tool", "now"];
 
@@ -76,9 +79,21 @@ impl Constraint {
                 "the rule has {length} characters; write at most {MAX_SOURCE}"
             ));
         }
-        let program = Program::compile(source).map_err(|errors| first_line(&errors.to_string()))?;
-        check(program.expression(), 0)?;
-        Ok(Self { program })
+        // The parser recurses several frames for each level of a rule, more than the stack of a server's thread holds.
+        let parse = || {
+            let program =
+                Program::compile(source).map_err(|errors| first_line(&errors.to_string()))?;
+            check(program.expression(), 0)?;
+            Ok(Self { program })
+        };
+        let unread = || "the rule cannot be read; write a simpler one".to_owned();
+        std::thread::scope(|scope| {
+            let parser = std::thread::Builder::new()
+                .stack_size(STACK)
+                .spawn_scoped(scope, parse)
+                .map_err(|_| unread())?;
+            parser.join().map_err(|_| unread())?
+        })
     }
 
     /// Whether the rule holds. A rule that cannot be evaluated, or gives no boolean, does not.
@@ -287,7 +302,19 @@ mod tests {
                 .unwrap_err()
                 .contains("at most 1024")
         );
-        let deep = format!("{}true{}", "!(".repeat(60), ")".repeat(60));
-        assert!(Constraint::parse(&deep).is_err());
+        for deep in [
+            format!("{}true{}", "!(".repeat(300), ")".repeat(300)),
+            format!("{}true{}", "(".repeat(500), ")".repeat(500)),
+            format!("1{} > 0", "+1".repeat(500)),
+            format!("{}1{}", "[".repeat(500), "]".repeat(500)),
+            "true ? ".repeat(140),
+            format!("args{}", ".a".repeat(500)),
+        ] {
+            let why = Constraint::parse(&deep).expect_err(&deep);
+            assert!(!why.is_empty());
+        }
+        // Long and flat is fine.
+        let flat = ["args.a != 1"; 60].join(" && ");
+        assert!(Constraint::parse(&flat).is_ok());
     }
 }

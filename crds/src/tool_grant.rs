@@ -29,7 +29,7 @@ use crate::fields::{Conditions, LocalRef};
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self.metadata.name.size() <= 63")
         .message("name a ToolGrant with at most 63 lower-case letters, digits and hyphens (no dots)")
 )]
-#[x_kube(validation = Rule::new("!has(self.notBefore) || !has(self.expiresAt) || timestamp(self.notBefore) < timestamp(self.expiresAt)")
+#[x_kube(validation = Rule::new("!has(self.notBefore) || !has(self.expiresAt) || self.notBefore < self.expiresAt")
     .message("expiresAt must be later than notBefore").field_path(".expiresAt"))]
 #[x_kube(validation = Rule::new("self.workspaceRef.name == oldSelf.workspaceRef.name")
     .message("workspaceRef is immutable: make another ToolGrant instead").field_path(".workspaceRef"))]

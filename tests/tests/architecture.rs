@@ -9,7 +9,7 @@ const ROWS: &[&[&str]] = &[
     &["tool", "metrics"],
     &["directory", "store", "gate", "auth"],
     &["family"],
-    &["families", "catalog", "audit"],
+    &["families", "catalog", "audit", "approvals", "budgets"],
     &["pipeline"],
     &["http"],
     &["app"],
@@ -20,7 +20,17 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rmcp", &["http/mcp", "families/remote"]),
     ("kube", &["directory/kube"]),
     ("axum", &["http"]),
-    ("sqlx", &["store", "audit/store", "families/*/store"]),
+    (
+        "sqlx",
+        &[
+            "store",
+            "audit/store",
+            "approvals/store",
+            "budgets/store",
+            "families/*/store",
+            "families/support/docs/store",
+        ],
+    ),
 ];
 
 #[test]

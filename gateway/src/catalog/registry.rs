@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use serde_json::value::RawValue;
 
 use super::group;
 use crate::family::{Alias, Family};
 use crate::gate::is_never_served;
-use crate::tool::Tool;
+use crate::tool::{Operation, Tool};
 
 /// Every tool of every family, in the order of lists.
 pub struct Registry {
@@ -43,10 +44,16 @@ impl Registry {
         }
     }
 
-    /// The tool of this name, under its newer name if `name` is an older one.
-    pub fn tool(&self, name: &str) -> Option<&Arc<Tool>> {
-        let name = self.alias(name).map_or(name, |alias| alias.tool);
-        self.by_name.get(name).map(|&at| &self.tools[at].0)
+    /// The tool of this name, under its newer name if `name` is an older one, and what a call of it would do.
+    pub fn find(&self, name: &str, arguments: &RawValue) -> Option<(&Arc<Tool>, Operation)> {
+        let alias = self.alias(name);
+        let name = alias.map_or(name, |alias| alias.tool);
+        let (tool, family) = &self.tools[*self.by_name.get(name)?];
+        let operation = match alias {
+            Some(alias) => family.operation(tool, &(alias.rewrite)(arguments)),
+            None => family.operation(tool, arguments),
+        };
+        Some((tool, operation))
     }
 
     /// What the older name `name` stands for.

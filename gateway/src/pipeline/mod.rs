@@ -160,10 +160,12 @@ impl Pipeline {
                 }
             }
             Found::NoOperation(error) => Target::none(&request.tool, Unfound::NoOperation(error)),
-            Found::Nothing => {
-                let exists = registry.tool(&request.tool).is_some();
-                Target::none(&request.tool, Unfound::Unknown { exists })
-            }
+            Found::Nothing => match registry.find(&request.tool, &request.arguments) {
+                Some((_, operation)) => {
+                    Target::none(&operation.name, Unfound::Unknown { exists: true })
+                }
+                None => Target::none(&request.tool, Unfound::Unknown { exists: false }),
+            },
         }
     }
 

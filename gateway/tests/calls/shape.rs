@@ -22,6 +22,7 @@ fn each_tool_is_listed_as_its_snapshot_says() {
             "inputSchema": tool.input_schema,
             "effect": format!("{:?}", tool.effect),
             "served": format!("{:?}", tool.served),
+            "group": tool.group.as_ref().map(|group| format!("{}.{}", group.name, group.action)),
         });
         let text = serde_json::to_string_pretty(&listed).unwrap() + "\n";
         expect_file![format!("./tools/{}.json", tool.name)].assert_eq(&text);
