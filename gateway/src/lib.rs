@@ -1,9 +1,10 @@
 //! The gateway: MCP to agents, from the resources of `chandlery-crds` and a store.
 //!
 //! An arrow may only point left:
-//! `{ tool, metrics } ← { directory, store, gate, auth } ← family ← { families, catalog, audit, approvals, budgets } ← pipeline ← http ← app ← main`.
+//! `{ tool, metrics, times } ← { directory, store, gate, auth } ← family ← { families, catalog, audit, approvals, budgets } ← explain ← pipeline ← http ← app ← main`.
 
 pub mod metrics;
+mod times;
 pub mod tool;
 
 pub mod auth;
@@ -17,6 +18,7 @@ pub mod approvals;
 pub mod audit;
 pub mod budgets;
 pub mod catalog;
+pub mod explain;
 pub mod families;
 
 pub mod pipeline;

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 
 /// The gateway's modules in the order of its arrow: a module may name those of its own row and of the rows above.
 const ROWS: &[&[&str]] = &[
-    &["tool", "metrics"],
+    &["tool", "metrics", "times"],
     &["directory", "store", "gate", "auth"],
     &["family"],
     &["families", "catalog", "audit", "approvals", "budgets"],
+    &["explain"],
     &["pipeline"],
     &["http"],
     &["app"],

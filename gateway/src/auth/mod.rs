@@ -3,7 +3,7 @@
 use chandlery_crds::key::{Digest, Key};
 use jiff::Timestamp;
 
-use crate::directory::{Holder, Snapshot};
+use crate::directory::{Holder, Person, Snapshot};
 
 /// Who holds `key`; `None` for anything that is not a live key.
 ///
@@ -17,6 +17,15 @@ pub fn identify<'a>(snapshot: &'a Snapshot, key: &str, now: Timestamp) -> Option
         .expires_at
         .is_none_or(|expiry| now < expiry)
         .then_some(holder)
+}
+
+/// Whose token this is; `None` for anything that is not a person's.
+pub fn person<'a>(snapshot: &'a Snapshot, token: &str) -> Option<&'a Person> {
+    if token.len() != chandlery_crds::key::LENGTH || !token.starts_with(chandlery_crds::key::PREFIX)
+    {
+        return None;
+    }
+    snapshot.people.get(&Digest::of(token))
 }
 
 /// Checks a key's format only; used where a person hands one in.

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::grant::{self, ToolGrant};
+use super::people::{Person, Tokens};
 use super::{Agent, Holder, Principal, Snapshot, ToolSource, Workspace};
 
 /// The resources as they were read, each by `<namespace>.<name>`. The digests of keys are in their status.
@@ -21,6 +22,8 @@ pub(super) struct Resources {
     pub(super) agents: BTreeMap<String, Arc<crds::Agent>>,
     pub(super) sources: BTreeMap<String, Arc<crds::ToolSource>>,
     pub(super) grants: BTreeMap<String, Arc<crds::ToolGrant>>,
+    /// The tokens of people, by account.
+    pub(super) people: BTreeMap<String, Tokens>,
 }
 
 /// What a gateway serves of `resources`: the one account, or every account.
@@ -78,7 +81,22 @@ pub(super) fn build(resources: &Resources, account: Option<&str>, before: &Snaps
             snapshot.agents.insert(id.clone(), agent);
         }
     }
-    hand_out_keys(resources, &mut snapshot);
+    let claimed = hand_out_keys(resources, &mut snapshot);
+    for (account, tokens) in &resources.people {
+        if !snapshot.workspaces.contains_key(account) {
+            continue;
+        }
+        for (name, digest) in tokens
+            .iter()
+            .filter(|(_, digest)| !claimed.contains(digest))
+        {
+            let person = Person {
+                name: name.as_str().into(),
+                account: account.as_str().into(),
+            };
+            snapshot.people.insert(*digest, person);
+        }
+    }
     snapshot
 }
 
@@ -152,8 +170,8 @@ fn make_agent(
 }
 
 /// Gives every digest to the oldest object that claims it, and to nobody while that object may not use it:
-/// the key of a disabled agent must not start to work as someone else's.
-fn hand_out_keys(resources: &Resources, snapshot: &mut Snapshot) {
+/// the key of a disabled agent must not start to work as someone else's. Gives back all digests that are claimed.
+fn hand_out_keys(resources: &Resources, snapshot: &mut Snapshot) -> HashSet<Digest> {
     let mut claims: Vec<Claim<'_>> = Vec::new();
     for (id, workspace) in &resources.workspaces {
         let live = snapshot
@@ -205,6 +223,7 @@ fn hand_out_keys(resources: &Resources, snapshot: &mut Snapshot) {
             }
         }
     }
+    claimed
 }
 
 /// Who says that certain keys are its own.

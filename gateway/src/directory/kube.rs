@@ -12,6 +12,7 @@ use chandlery_crds as crds;
 use chandlery_crds::names::agent_id;
 use futures::StreamExt as _;
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use kube::core::{DeserializeGuard, Status};
 use kube::{Client, Resource, ResourceExt as _};
@@ -23,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::build::{Resources, build};
+use super::people::{Tokens, tokens};
 use super::{Publisher, Snapshot, chain};
 use crate::store::Clock;
 
@@ -31,6 +33,8 @@ const WATCH_SECONDS: u32 = 10;
 const WATCH_GRACE: Duration = Duration::from_secs(3);
 const START_TIMEOUT: Duration = Duration::from_secs(3);
 const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
+/// How often people's tokens are read again.
+const PEOPLE_EVERY: Duration = Duration::from_secs(30);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LAST_RETRY: Duration = Duration::from_secs(2);
@@ -89,7 +93,10 @@ impl Cluster {
         watches.spawn(watch(self.api(), sender.clone(), Change::Workspace));
         watches.spawn(watch(self.api(), sender.clone(), Change::Agent));
         watches.spawn(watch(self.api(), sender.clone(), Change::Source));
-        watches.spawn(watch(self.api(), sender, Change::Grant));
+        watches.spawn(watch(self.api(), sender.clone(), Change::Grant));
+        let (secret_of_people, people) = tokio::sync::watch::channel(None);
+        let secrets = Api::namespaced(self.client.clone(), &self.namespace);
+        watches.spawn(follow_people(secrets, self.account.clone(), people, sender));
         let mut state = State::new(self.clock.now());
         let mut snapshot = Arc::<Snapshot>::default();
         while let Some(Some(change)) = stop.run_until_cancelled(changes.recv()).await {
@@ -100,6 +107,14 @@ impl Cluster {
             {
                 is_new |= state.absorb(change, self.clock.now());
             }
+            let people = state.resources.workspaces.get(&self.account);
+            let people = people.and_then(|account| account.spec.people.as_ref());
+            let secret = people.map(|people| people.tokens_secret_ref.name.clone());
+            secret_of_people.send_if_modified(|known| {
+                let is_other = *known != secret;
+                *known = secret;
+                is_other
+            });
             if is_new && state.is_complete() {
                 let next = build(&state.resources, Some(&self.account), &snapshot);
                 snapshot = Arc::new(Snapshot {
@@ -125,6 +140,8 @@ enum Change {
     Agent(Event<crds::Agent>),
     Source(Event<crds::ToolSource>),
     Grant(Event<crds::ToolGrant>),
+    /// The tokens of the account's people, read again.
+    People(String, Tokens),
 }
 
 enum Event<K> {
@@ -179,12 +196,17 @@ impl State {
             agents,
             sources,
             grants,
+            people,
         } = &mut self.resources;
         match change {
             Change::Workspace(event) => self.workspaces.absorb(workspaces, event, now),
             Change::Agent(event) => self.agents.absorb(agents, event, now),
             Change::Source(event) => self.sources.absorb(sources, event, now),
             Change::Grant(event) => self.grants.absorb(grants, event, now),
+            Change::People(account, tokens) => {
+                let old = people.insert(account, tokens.clone());
+                old.as_ref() != Some(&tokens)
+            }
         }
     }
 
@@ -231,6 +253,58 @@ impl Link {
             Event::Heard | Event::Lost => false,
         };
         is_new || was_lost != self.is_lost
+    }
+}
+
+/// Reads the Secret of the account's people by name, again and again: a gateway may list no Secrets.
+///
+/// While the API server does not answer, the tokens that were read last go on working.
+async fn follow_people(
+    secrets: Api<Secret>,
+    account: String,
+    mut name: tokio::sync::watch::Receiver<Option<String>>,
+    sender: mpsc::Sender<Change>,
+) {
+    loop {
+        let secret = name.borrow_and_update().clone();
+        let tokens = match &secret {
+            None => Some(Tokens::new()),
+            Some(secret) => match timeout(PAGE_TIMEOUT, secrets.get_opt(secret)).await {
+                Ok(Ok(found)) => Some(tokens(secret, found.and_then(|found| found.data).as_ref())),
+                Ok(Err(kube::Error::Api(status))) if status.is_forbidden() => {
+                    debug!(
+                        secret.name = secret,
+                        "the Secret of people may not be read yet"
+                    );
+                    Some(Tokens::new())
+                }
+                Ok(Err(error)) => {
+                    warn!(
+                        secret.name = secret,
+                        error = chain(&error),
+                        "people's tokens could not be read; those known go on working"
+                    );
+                    None
+                }
+                Err(_) => None,
+            },
+        };
+        if let Some(tokens) = tokens
+            && sender
+                .send(Change::People(account.clone(), tokens))
+                .await
+                .is_err()
+        {
+            return;
+        }
+        // Gateways that were started together do not ask together.
+        let mut random = [0];
+        let _ = getrandom::fill(&mut random);
+        let pause = PEOPLE_EVERY + Duration::from_millis(u64::from(random[0]) * 20);
+        tokio::select! {
+            changed = name.changed() => if changed.is_err() { return },
+            () = sleep(pause) => {}
+        }
     }
 }
 

@@ -6,6 +6,8 @@ mod build;
 pub mod files;
 mod grant;
 pub mod kube;
+mod people;
+mod preview;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,6 +18,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 pub use self::grant::{Rule, ToolGrant};
+pub use self::people::Person;
 
 /// Everything that a gateway knows of its account at one moment.
 #[derive(Debug, Default)]
@@ -28,6 +31,8 @@ pub struct Snapshot {
     pub grants: HashMap<String, Arc<ToolGrant>>,
     /// Who holds which key. Keys of suspended and archived agents are not in it.
     pub keys: HashMap<Digest, Holder>,
+    /// Which person holds which token. A digest that is some agent's or Workspace's key is nobody's.
+    pub people: HashMap<Digest, Person>,
     /// Since when the source has not been heard of; `None` while it is connected.
     pub stale_since: Option<Timestamp>,
 }

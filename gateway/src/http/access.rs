@@ -7,9 +7,10 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use jiff::Timestamp;
 
 use crate::auth;
-use crate::directory::{Agent, Directory, Principal, Snapshot};
+use crate::directory::{Agent, Directory, Person, Principal, Snapshot};
 use crate::metrics::Metrics;
 use crate::store::Clock;
 
@@ -44,7 +45,29 @@ impl Access {
         })
     }
 
-    fn check(&self, uri: &Uri, headers: &HeaderMap, endpoint: &str) -> Result<Caller, Refusal> {
+    /// Which person a request is from, and what is known now. `Err` is the answer to give instead.
+    pub(super) fn person(
+        &self,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(Person, Arc<Snapshot>), Box<Response>> {
+        let check = || {
+            let (snapshot, now) = self.known(uri, headers)?;
+            let token = bearer(headers).ok_or(Refusal::Token)?;
+            match auth::person(&snapshot, token) {
+                Some(person) => Ok((person.clone(), snapshot)),
+                None if auth::identify(&snapshot, token, now).is_some() => Err(Refusal::NoPerson),
+                None => Err(Refusal::Token),
+            }
+        };
+        check().map_err(|refusal: Refusal| {
+            self.metrics.refused(refusal.reason());
+            refusal.response()
+        })
+    }
+
+    /// What is known now, for a request that is meant for us.
+    fn known(&self, uri: &Uri, headers: &HeaderMap) -> Result<(Arc<Snapshot>, Timestamp), Refusal> {
         if !self.is_for_us(uri, headers) {
             return Err(Refusal::Host);
         }
@@ -56,6 +79,11 @@ impl Access {
             };
         let snapshot = self.directory.snapshot();
         let snapshot = snapshot.filter(is_fresh).ok_or(Refusal::NotReady)?;
+        Ok((snapshot, now))
+    }
+
+    fn check(&self, uri: &Uri, headers: &HeaderMap, endpoint: &str) -> Result<Caller, Refusal> {
+        let (snapshot, now) = self.known(uri, headers)?;
         let holder = bearer(headers)
             .and_then(|key| auth::identify(&snapshot, key, now))
             .ok_or(Refusal::Key)?;
@@ -116,6 +144,10 @@ enum Refusal {
     Key,
     /// Whether or not that endpoint exists.
     OtherEndpoint,
+    /// No token of a person, on the API of people.
+    Token,
+    /// The key of an agent or Workspace, on the API of people.
+    NoPerson,
 }
 
 impl Refusal {
@@ -126,6 +158,8 @@ impl Refusal {
             Self::NotReady => "not_ready",
             Self::Key => "key",
             Self::OtherEndpoint => "other_endpoint",
+            Self::Token => "token",
+            Self::NoPerson => "no_person",
         }
     }
 
@@ -150,6 +184,18 @@ impl Refusal {
                 ),
                 header::WWW_AUTHENTICATE,
                 "Bearer",
+            ),
+            Self::Token => with(
+                plain(
+                    StatusCode::UNAUTHORIZED,
+                    "send a person's token: Authorization: Bearer <token>\n",
+                ),
+                header::WWW_AUTHENTICATE,
+                "Bearer",
+            ),
+            Self::NoPerson => plain(
+                StatusCode::FORBIDDEN,
+                "this key is not a person's: agents decide nothing here\n",
             ),
             Self::OtherEndpoint => plain(
                 StatusCode::FORBIDDEN,

@@ -1,6 +1,7 @@
 //! The HTTP server: bounded connections, and the endpoint of each agent.
 
 mod access;
+mod api;
 mod mcp;
 mod workers;
 
@@ -28,6 +29,7 @@ pub use self::mcp::Limits;
 pub use self::workers::Workers;
 
 use self::access::Access;
+use self::api::Api;
 use self::mcp::Mcp;
 use crate::pipeline::Pipeline;
 
@@ -112,7 +114,7 @@ pub async fn serve(
     tokio::join!(
         accept(
             listener,
-            router(mcp, access),
+            router(mcp, access, pipeline.clone()),
             &workers,
             &settings,
             &shutdown,
@@ -144,7 +146,11 @@ pub async fn serve(
 /// What agents' endpoints look like, before and after the agent's id.
 const ENDPOINT: (&str, &str) = ("/runtime/agents/", "/mcp");
 
-fn router(mcp: Arc<Mcp>, access: Arc<Access>) -> Router {
+fn router(mcp: Arc<Mcp>, access: Arc<Access>, pipeline: Arc<Pipeline>) -> Router {
+    let api = api::router(Api {
+        pipeline,
+        access: access.clone(),
+    });
     let endpoint = async move |request: Request| -> Response {
         let id = request
             .uri()
@@ -159,6 +165,7 @@ fn router(mcp: Arc<Mcp>, access: Arc<Access>) -> Router {
     };
     Router::new()
         .route("/runtime/agents/{id}/mcp", any(endpoint))
+        .merge(api)
         .fallback(async || (StatusCode::NOT_FOUND, "not found\n"))
 }
 

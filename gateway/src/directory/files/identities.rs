@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 const FILE: &str = "identities.json";
 /// Folder of the keys, one file per agent.
 const KEYS: &str = "keys";
+/// Folder of people's tokens, one file per person.
+const PEOPLE: &str = "people";
 
 pub(super) struct Identities {
     data: PathBuf,
@@ -57,6 +59,11 @@ pub enum IdentityError {
 /// File of an agent's key.
 pub fn key_file(data: &Path, agent_id: &str) -> PathBuf {
     data.join(KEYS).join(agent_id)
+}
+
+/// File of a person's token.
+pub fn person_file(data: &Path, name: &str) -> PathBuf {
+    data.join(PEOPLE).join(name)
 }
 
 /// A secret of the gateway itself, made at first use.
@@ -145,19 +152,16 @@ impl Identities {
 
     /// The digest of the agent's key, which is made first when there is none.
     pub(super) fn key(&self, agent_id: &str) -> Result<Digest, IdentityError> {
-        let path = self.keys.join(agent_id);
-        match fs::read_to_string(&path) {
-            Ok(text) => {
-                let key = Key::parse(text.trim()).ok_or(IdentityError::NotAKey { path })?;
-                Ok(key.digest())
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let key = Key::from_random(random()?);
-                replace(&path, key.expose().as_bytes())?;
-                Ok(key.digest())
-            }
-            Err(source) => Err(failed("read", &path)(source)),
-        }
+        key_in(self.keys.join(agent_id))
+    }
+
+    /// The digest of the person's token, which is made first when there is none.
+    pub(super) fn person(&self, name: &str) -> Result<Digest, IdentityError> {
+        let folder = self.data.join(PEOPLE);
+        fs::create_dir_all(&folder).map_err(failed("make the folder", &folder))?;
+        fs::set_permissions(&folder, Permissions::from_mode(0o700))
+            .map_err(failed("protect", &folder))?;
+        key_in(person_file(&self.data, name))
     }
 
     /// Makes sure that the agent has no key.
@@ -169,6 +173,21 @@ impl Identities {
             }
             _ => Ok(()),
         }
+    }
+}
+
+fn key_in(path: PathBuf) -> Result<Digest, IdentityError> {
+    match fs::read_to_string(&path) {
+        Ok(text) => {
+            let key = Key::parse(text.trim()).ok_or(IdentityError::NotAKey { path })?;
+            Ok(key.digest())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let key = Key::from_random(random()?);
+            replace(&path, key.expose().as_bytes())?;
+            Ok(key.digest())
+        }
+        Err(source) => Err(failed("read", &path)(source)),
     }
 }
 

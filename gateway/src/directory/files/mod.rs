@@ -29,8 +29,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use self::identities::{Identities, Identity};
-pub use self::identities::{IdentityError, key_file, own_secret};
+pub use self::identities::{IdentityError, key_file, own_secret, person_file};
 use super::build::{Resources, build};
+use super::people::{Tokens, tokens};
 use super::{Publisher, Snapshot, chain};
 use crate::store::Clock;
 
@@ -38,6 +39,9 @@ use crate::store::Clock;
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Size of the largest manifest that is read, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
+
+/// The person that there is when no account names any.
+pub const ADMIN: &str = "admin";
 
 /// The writing side of a directory that comes from a folder.
 pub struct Files {
@@ -313,6 +317,7 @@ impl Files {
                 Resource::Secret(_) | Resource::ConfigMap(_) => {}
             }
         }
+        resources.people = self.people(&objects)?;
         let built_in: Vec<&str> = self.built_in.iter().map(String::as_str).collect();
         for problem in check::all(&objects, &built_in) {
             note(&problem);
@@ -324,6 +329,37 @@ impl Files {
         self.seen.keys = stamps(self.identities.keys(), |_| true)?;
         self.is_behind = false;
         Ok(())
+    }
+
+    /// The tokens of people, by account: those of the Secrets that accounts name, or else one that is made here, since
+    /// nobody could allow anything without it.
+    fn people(&self, objects: &[Object]) -> Result<BTreeMap<String, Tokens>, FilesError> {
+        let mut people = BTreeMap::new();
+        for object in objects {
+            let Resource::Workspace(workspace) = &object.resource else {
+                continue;
+            };
+            if workspace.spec.account_ref.is_some() {
+                continue;
+            }
+            let tokens = match &workspace.spec.people {
+                Some(people) => {
+                    let name = &people.tokens_secret_ref.name;
+                    let secret = objects.iter().find_map(|other| match &other.resource {
+                        Resource::Secret(secret)
+                            if other.namespace() == object.namespace() && other.name() == name =>
+                        {
+                            Some(secret)
+                        }
+                        _ => None,
+                    });
+                    tokens(name, secret.and_then(|secret| secret.data.as_ref()))
+                }
+                None => Tokens::from([(ADMIN.to_owned(), self.identities.person(ADMIN)?)]),
+            };
+            people.insert(agent_id(object.namespace(), object.name()), tokens);
+        }
+        Ok(people)
     }
 
     /// The public half of the agent's key; `None` while it has none.

@@ -1,9 +1,9 @@
 //! From a call's answer to the bytes of a `tools/call` result, the same for both lanes.
 
-use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::pipeline::Awaiting;
+use crate::times::rfc3339;
 use crate::tool::Output;
 
 /// Largest result in bytes; a common client breaks above 1 MiB per event, envelope included.
@@ -40,7 +40,7 @@ pub(super) fn failed(message: &str, is_newer: bool) -> Vec<u8> {
 /// The result of a call that a person has to allow first.
 pub(super) fn awaiting(tool: &str, awaiting: &Awaiting, is_newer: bool) -> Vec<u8> {
     let id = awaiting.ticket.id;
-    let expires_at = time(awaiting.ticket.expires_at);
+    let expires_at = rfc3339(awaiting.ticket.expires_at);
     let text = format!(
         "A person has to allow this call of {tool}; nothing was done yet. Call it again with the same arguments after the decision, which can take a while: approval {id}, open until {expires_at}. Do something else meanwhile."
     );
@@ -51,11 +51,6 @@ pub(super) fn awaiting(tool: &str, awaiting: &Awaiting, is_newer: bool) -> Vec<u
         "expires_at": expires_at,
     });
     finished(&text, Some(&value), false, is_newer)
-}
-
-/// Unix milliseconds as RFC 3339.
-pub(super) fn time(ms: i64) -> String {
-    Timestamp::from_millisecond(ms).map_or_else(|_| ms.to_string(), |time| time.to_string())
 }
 
 /// The error of a tool that the agent does not have, or that does not exist: the two look alike.

@@ -1,0 +1,294 @@
+//! Calls that wait for a person, and what people have said about them (R-C-212).
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::error::Refusal;
+use super::{Api, Visitor};
+use crate::approvals::{self, Approval, Decided, Decision, Remember};
+use crate::store::Id;
+use crate::times::rfc3339;
+
+/// Characters of a reason.
+const MAX_REASON: usize = 1000;
+/// Rows of a page at most.
+const MAX_PAGE: usize = 200;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Filter {
+    workspace: Option<String>,
+    agent: Option<String>,
+    state: Option<String>,
+    before: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Serialize)]
+pub(super) struct Shown {
+    id: Id,
+    workspace: String,
+    agent: String,
+    tool: String,
+    /// The call's arguments, as the tool will get them.
+    arguments: Value,
+    level: String,
+    /// `expired` beside the stored states.
+    state: &'static str,
+    created_at: String,
+    expires_at: String,
+    decided_at: Option<String>,
+    decided_by: Option<String>,
+    reason: Option<String>,
+}
+
+impl Shown {
+    fn of(workspace: &str, row: Approval, now_ms: i64) -> Self {
+        let state = if row.has_expired(now_ms) {
+            "expired"
+        } else {
+            row.state.name()
+        };
+        Self {
+            id: row.id,
+            workspace: workspace.to_owned(),
+            agent: row.agent,
+            tool: row.tool,
+            arguments: serde_json::from_str(&row.arguments).unwrap_or(Value::String(row.arguments)),
+            level: row.level,
+            state,
+            created_at: rfc3339(row.created_at),
+            expires_at: rfc3339(row.expires_at),
+            decided_at: row.decided_at.map(rfc3339),
+            decided_by: row.decided_by,
+            reason: row.reason,
+        }
+    }
+}
+
+pub(super) async fn list(
+    State(api): State<Api>,
+    visitor: Visitor,
+    filter: Result<Query<Filter>, QueryRejection>,
+) -> Result<Json<Value>, Refusal> {
+    let Query(filter) = filter.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let limit = filter.limit.unwrap_or(50);
+    if !(1..=MAX_PAGE).contains(&limit) {
+        return Err(Refusal::invalid(format!("limit must be 1 to {MAX_PAGE}")));
+    }
+    let before = filter.before.as_deref().map(id).transpose()?;
+    let (state, wants_expired) = match filter.state.as_deref() {
+        None => (None, false),
+        Some("expired") => (None, true),
+        Some(name) => match approvals::State::of(name) {
+            Some(state) => (Some(state), false),
+            None => {
+                return Err(Refusal::invalid(
+                    "state must be pending, approved, denied, running, done, withdrawn or expired",
+                ));
+            }
+        },
+    };
+    let now = api.pipeline.clock.now().as_millisecond();
+    let most = i64::try_from(MAX_PAGE).unwrap_or(i64::MAX);
+    let mut rows = Vec::new();
+    for workspace in visitor.workspaces() {
+        if filter
+            .workspace
+            .as_deref()
+            .is_some_and(|wanted| wanted != workspace)
+        {
+            continue;
+        }
+        let found = api
+            .pipeline
+            .approvals
+            .list(workspace, state, before, most)
+            .await?;
+        let shown = found.into_iter().map(|row| Shown::of(workspace, row, now));
+        rows.extend(shown);
+    }
+    rows.retain(|row| {
+        let is_open = row.state != "expired";
+        filter
+            .agent
+            .as_deref()
+            .is_none_or(|agent| agent == row.agent)
+            && (filter.state.is_none() || is_open != wants_expired)
+    });
+    rows.sort_by_key(|row| std::cmp::Reverse(row.id));
+    let next = rows
+        .get(limit)
+        .and_then(|_| rows.get(limit - 1))
+        .map(|last| last.id);
+    rows.truncate(limit);
+    Ok(Json(json!({"items": rows, "next": next})))
+}
+
+pub(super) async fn get(
+    State(api): State<Api>,
+    visitor: Visitor,
+    Path(id): Path<String>,
+) -> Result<Json<Shown>, Refusal> {
+    let (workspace, row) = find(&api, &visitor, &id).await?;
+    let now = api.pipeline.clock.now().as_millisecond();
+    Ok(Json(Shown::of(&workspace, row, now)))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Approve {
+    remember: Option<String>,
+}
+
+pub(super) async fn approve(
+    State(api): State<Api>,
+    visitor: Visitor,
+    Path(id): Path<String>,
+    body: Result<Option<Json<Approve>>, JsonRejection>,
+) -> Result<Json<Shown>, Refusal> {
+    let body = body.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let remember = match body.and_then(|Json(body)| body.remember).as_deref() {
+        None => None,
+        Some("session") => Some(Remember::session()),
+        Some("always") => Some(Remember::Always),
+        Some(_) => {
+            return Err(Refusal::invalid(
+                "remember must be session or always, or be left out to allow this call alone",
+            ));
+        }
+    };
+    let decision = Decision {
+        approves: true,
+        by: visitor.person.name.to_string(),
+        reason: None,
+        remember,
+    };
+    decide(&api, &visitor, &id, decision).await
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Deny {
+    reason: Option<String>,
+}
+
+pub(super) async fn deny(
+    State(api): State<Api>,
+    visitor: Visitor,
+    Path(id): Path<String>,
+    body: Result<Option<Json<Deny>>, JsonRejection>,
+) -> Result<Json<Shown>, Refusal> {
+    let body = body.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let reason = body.and_then(|Json(body)| body.reason);
+    if reason
+        .as_ref()
+        .is_some_and(|reason| reason.chars().count() > MAX_REASON)
+    {
+        return Err(Refusal::invalid(format!(
+            "a reason may have {MAX_REASON} characters"
+        )));
+    }
+    let decision = Decision {
+        approves: false,
+        by: visitor.person.name.to_string(),
+        reason,
+        remember: None,
+    };
+    decide(&api, &visitor, &id, decision).await
+}
+
+async fn decide(
+    api: &Api,
+    visitor: &Visitor,
+    id: &str,
+    decision: Decision,
+) -> Result<Json<Shown>, Refusal> {
+    let (workspace, row) = find(api, visitor, id).await?;
+    if decision.remember.is_some() && row.level == "always_ask" {
+        return Err(Refusal::invalid(format!(
+            "{} is always_ask: each call is decided by itself, so leave remember out",
+            row.tool
+        )));
+    }
+    let now = api.pipeline.clock.now().as_millisecond();
+    let approvals = &api.pipeline.approvals;
+    match approvals.decide(&workspace, row.id, decision).await? {
+        Some(Decided::Now(row)) => Ok(Json(Shown::of(&workspace, row, now))),
+        Some(Decided::Before(row)) if row.has_expired(now) => Err(Refusal::conflict(format!(
+            "the approval {} has expired: the agent has to call again",
+            row.id
+        ))),
+        Some(Decided::Before(row)) => Err(Refusal::conflict(format!(
+            "the approval {} is {} already{}",
+            row.id,
+            row.state.name(),
+            row.decided_by
+                .map(|by| format!(", decided by {by}"))
+                .unwrap_or_default()
+        ))),
+        None => Err(unknown(id)),
+    }
+}
+
+pub(super) async fn standing(
+    State(api): State<Api>,
+    visitor: Visitor,
+) -> Result<Json<Value>, Refusal> {
+    let mut items = Vec::new();
+    for workspace in visitor.workspaces() {
+        for row in api.pipeline.approvals.standing(workspace).await? {
+            items.push(json!({
+                "id": row.id,
+                "workspace": workspace,
+                "agent": row.agent,
+                "tool": row.tool,
+                "session": row.session,
+                "expires_at": row.expires_at.map(rfc3339),
+                "granted_by": row.granted_by,
+                "granted_at": rfc3339(row.granted_at),
+            }));
+        }
+    }
+    Ok(Json(json!({"items": items})))
+}
+
+pub(super) async fn forget(
+    State(api): State<Api>,
+    visitor: Visitor,
+    Path(text): Path<String>,
+) -> Result<Json<Value>, Refusal> {
+    let id = id(&text)?;
+    for workspace in visitor.workspaces() {
+        if api.pipeline.approvals.forget(workspace, id).await? {
+            return Ok(Json(json!({"id": id})));
+        }
+    }
+    Err(Refusal::not_found(format!(
+        "there is no standing approval {id}"
+    )))
+}
+
+/// The row, in whichever of the person's Workspaces it is.
+async fn find(api: &Api, visitor: &Visitor, text: &str) -> Result<(String, Approval), Refusal> {
+    let id = id(text)?;
+    for workspace in visitor.workspaces() {
+        if let Some(row) = api.pipeline.approvals.get(workspace, id).await? {
+            return Ok((workspace.to_owned(), row));
+        }
+    }
+    Err(unknown(text))
+}
+
+fn unknown(id: &str) -> Refusal {
+    let id: String = id.chars().take(32).collect();
+    Refusal::not_found(format!("there is no approval {id}"))
+}
+
+fn id(text: &str) -> Result<Id, Refusal> {
+    text.parse()
+        .map_err(|_| Refusal::invalid("an id has 11 letters and digits, such as 00b7Qx2LmNa"))
+}
