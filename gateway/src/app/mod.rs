@@ -12,8 +12,11 @@ mod logs;
 mod side;
 
 mod call;
+mod client;
 mod connect;
+mod explain;
 mod lint;
+mod people;
 mod probe;
 
 pub use cli::main;
