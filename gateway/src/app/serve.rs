@@ -123,10 +123,12 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
     let Some(store) = opened.transpose().map_err(ServeError::Store)? else {
         return Ok(());
     };
-    let audit_key = match &settings.source {
-        Source::Files { .. } => files::own_secret(&settings.data, gateway_secret::AUDIT_KEY)?,
-        Source::Cluster { keys, .. } => account_key(keys, gateway_secret::AUDIT_KEY)?,
+    let own_key = |name| match &settings.source {
+        Source::Files { .. } => Ok(files::own_secret(&settings.data, name)?),
+        Source::Cluster { keys, .. } => account_key(keys, name),
     };
+    let audit_key = own_key(gateway_secret::AUDIT_KEY)?;
+    let state_key = own_key(gateway_secret::STATE_KEY)?;
     let pipeline = Arc::new(Pipeline::new(
         Registry::new(families::all(&store)),
         &store,
@@ -170,6 +172,7 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
     let http_settings = http::Settings {
         hostnames: settings.hostnames,
         max_config_staleness: settings.max_config_staleness,
+        state_key: Some(state_key),
         ..http::Settings::default()
     };
     let workers = http::serve(listener, pipeline.clone(), http_settings, stop)

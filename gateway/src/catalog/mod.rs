@@ -186,6 +186,11 @@ impl Catalog {
         self.entries.get(name).into_iter().chain(grouped).any(talks)
     }
 
+    /// Whether any call may have to wait for a person.
+    pub fn may_ask(&self) -> bool {
+        self.entries.values().any(|entry| entry.rights.may_ask())
+    }
+
     /// What an agent should know before its first call, a paragraph for each family that says something.
     pub fn instructions(&self) -> String {
         self.families

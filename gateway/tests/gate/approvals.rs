@@ -358,3 +358,140 @@ async fn an_agent_cannot_flood_its_people() {
         .approval();
     desk.close().await;
 }
+
+// A client that knows tasks gets one, and finds the result there.
+#[tokio::test]
+async fn a_client_that_knows_tasks_gets_one() {
+    let desk = Desk::open(&asking("always_ask")).await;
+    let knows = json!({"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}});
+    let call = async |amount: i64| {
+        let params = json!({"name": TOOL, "arguments": {"amount": amount}, "_meta": knows});
+        desk.newer("one", "tools/call", params).await["result"].clone()
+    };
+    let task = async |method: &str, id: &str| {
+        desk.newer(
+            "one",
+            method,
+            json!({"taskId": id, "name": id, "_meta": knows}),
+        )
+        .await
+    };
+    let created = call(1).await;
+    assert_eq!(
+        (&created["resultType"], &created["status"]),
+        (&json!("task"), &json!("working")),
+        "{created}"
+    );
+    let id = created["taskId"].as_str().unwrap().to_owned();
+    assert_eq!(task("tasks/get", &id).await["result"]["status"], "working");
+    assert_eq!(desk.approve(&id).await, 200);
+    let done = loop {
+        let answer = task("tasks/get", &id).await;
+        match answer["result"]["status"].as_str() {
+            Some("working") => tokio::time::sleep(Duration::from_millis(5)).await,
+            Some("completed") => break answer["result"].clone(),
+            _ => panic!("{answer}"),
+        }
+    };
+    let text = done["result"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("#1"), "{done}");
+    assert_eq!(desk.executed.count(TOOL), 1);
+    // Denied, cancelled, and somebody else's.
+    let denied = call(2).await["taskId"].as_str().unwrap().to_owned();
+    desk.api(
+        "POST",
+        &format!("/approvals/{denied}/deny"),
+        json!({"reason": "no"}),
+    )
+    .await;
+    let answer = task("tasks/get", &denied).await;
+    assert_eq!(answer["result"]["result"]["isError"], true, "{answer}");
+    let cancelled = call(3).await["taskId"].as_str().unwrap().to_owned();
+    task("tasks/cancel", &cancelled).await;
+    assert_eq!(
+        task("tasks/get", &cancelled).await["result"]["status"],
+        "cancelled"
+    );
+    assert_eq!(desk.approve(&cancelled).await, 409);
+    let foreign = json!({"taskId": id, "name": id, "_meta": knows});
+    let answer = desk.newer("two", "tasks/get", foreign).await;
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    assert_eq!(desk.executed.count(TOOL), 1);
+    desk.close().await;
+}
+
+// Only where the grant says so is the person at the client asked, and only for the very call that was shown.
+#[tokio::test]
+async fn the_client_is_asked_only_where_the_grant_says_so() {
+    let manifests = |grants: &str| {
+        let mut all = workspace("grantRequired: ['agnt_queues_*']");
+        all.push_str(&agent(
+            "one",
+            "permissions: {tools: {agnt_queues_enqueue: always_ask}}",
+        ));
+        all.push_str(grants);
+        all
+    };
+    let lenient = grant(
+        "lenient",
+        "agents: {all: true}, tools: ['agnt_queues_*'], clientUserMayApprove: true",
+    );
+    let strict = grant("strict", "agents: {all: true}, tools: ['agnt_queues_*']");
+    let desk = Desk::open(&manifests(&lenient)).await;
+    let elicits =
+        json!({"io.modelcontextprotocol/clientCapabilities": {"elicitation": {"form": {}}}});
+    let call = async |amount: i64, more: Value| {
+        let mut params = json!({"name": TOOL, "arguments": {"amount": amount}, "_meta": elicits});
+        for (name, value) in more.as_object().into_iter().flatten() {
+            params[name] = value.clone();
+        }
+        desk.newer("one", "tools/call", params).await
+    };
+    let answer_of = |asked: &Value, decision: &str| {
+        json!({
+            "requestState": asked["result"]["requestState"],
+            "inputResponses": {"approval": {"action": "accept", "content": {"decision": decision}}},
+        })
+    };
+    let asked = call(1, Value::Null).await;
+    assert_eq!(asked["result"]["resultType"], "input_required", "{asked}");
+    let question = &asked["result"]["inputRequests"]["approval"]["params"]["message"];
+    assert!(
+        question.as_str().unwrap().contains(r#"{"amount":1}"#),
+        "{asked}"
+    );
+    // The answer to one call opens no other.
+    let other = call(2, answer_of(&asked, "allow")).await;
+    assert_eq!(other["error"]["code"], -32602, "{other}");
+    assert_eq!(desk.executed.count(TOOL), 0);
+    // Neither a shrug nor silence is an answer.
+    let mut shrug = answer_of(&asked, "allow");
+    shrug["inputResponses"]["approval"] = json!({"action": "cancel"});
+    assert_eq!(
+        call(1, shrug).await["result"]["resultType"],
+        "input_required"
+    );
+    assert!(
+        Said::of(&call(1, answer_of(&asked, "allow")).await)
+            .text()
+            .contains("#1")
+    );
+    // It is good for one execution: the result is told again.
+    assert!(
+        Said::of(&call(1, answer_of(&asked, "allow")).await)
+            .text()
+            .contains("#1")
+    );
+    let denied = call(3, Value::Null).await;
+    assert!(matches!(
+        Said::of(&call(3, answer_of(&denied, "deny")).await),
+        Said::Refused(_)
+    ));
+    // Once a grant that counts does not say so, an answer is worth nothing.
+    let asked = call(4, Value::Null).await;
+    desk.apply(&manifests(&[lenient, strict].concat())).await;
+    Said::of(&call(4, answer_of(&asked, "allow")).await).approval();
+    Said::of(&call(5, Value::Null).await).approval();
+    assert_eq!(desk.executed.count(TOOL), 1);
+    desk.close().await;
+}
