@@ -8,7 +8,7 @@ use chandlery_crds::key::Key;
 use clap::{Parser, Subcommand};
 
 use super::settings::{ServeArgs, Settings};
-use super::{call, connect, explain, lint, people, probe, serve};
+use super::{audit, call, connect, explain, lint, people, probe, serve};
 
 /// Outfits agents: their own endpoint, their own key, exactly the tools their manifest allows.
 #[derive(Parser)]
@@ -39,6 +39,9 @@ enum Command {
     Approve(people::ApproveArgs),
     /// Refuse a call.
     Deny(people::DenyArgs),
+    /// Check the record of calls.
+    #[command(subcommand)]
+    Audit(audit::Command),
     /// Ask a URL once; exit code 0 when it answers.
     Probe(probe::Args),
 }
@@ -64,6 +67,7 @@ pub fn main() -> ExitCode {
         Command::Inbox(args) => people::inbox(args),
         Command::Approve(args) => people::approve(args),
         Command::Deny(args) => people::deny(args),
+        Command::Audit(command) => audit::run(command),
         Command::Probe(args) => probe::run(args),
     }
 }

@@ -11,6 +11,7 @@ mod internal;
 mod logs;
 mod side;
 
+mod audit;
 mod call;
 mod client;
 mod connect;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use chandlery_crds::names::gateway_secret;
 use secrecy::SecretString;
@@ -168,6 +169,7 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
         }
     }
     health.is_open.store(true, Ordering::Release);
+    tasks.spawn(log_heads(pipeline.clone(), end.clone()));
 
     let http_settings = http::Settings {
         hostnames: settings.hostnames,
@@ -179,6 +181,7 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
         .await
         .map_err(ServeError::Threads)?;
     pipeline.audit.close().await;
+    say_heads(&pipeline).await;
     store.close().await;
     drop(workers);
     end.cancel();
@@ -186,6 +189,22 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
     tasks.wait().await;
     info!("stopped");
     Ok(())
+}
+
+/// How often the heads of the audit's chains are logged.
+const HEADS_EVERY: Duration = Duration::from_secs(3600);
+
+async fn log_heads(pipeline: Arc<Pipeline>, end: CancellationToken) {
+    let mut hours = tokio::time::interval(HEADS_EVERY);
+    while end.run_until_cancelled(hours.tick()).await.is_some() {
+        say_heads(&pipeline).await;
+    }
+}
+
+async fn say_heads(pipeline: &Pipeline) {
+    if let Err(failure) = pipeline.audit.log_heads().await {
+        error!(error = %crate::store::Causes(&failure), "the heads of the audit could not be read");
+    }
 }
 
 /// Cancels `stop` at the first signal to end. At the second the process ends as it is.
