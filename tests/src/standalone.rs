@@ -38,12 +38,25 @@ impl Gateway {
         Self::start_in(root).await
     }
 
+    /// Serves this one manifest file, with more flags.
+    pub async fn start_on(manifests: &str, flags: &[&str]) -> Result<Self> {
+        let root = tempfile::tempdir()?;
+        fs::create_dir(root.path().join("manifests"))?;
+        fs::write(root.path().join("manifests/all.yaml"), manifests)?;
+        Self::start_with(root, flags).await
+    }
+
     /// Serves the manifests of `root`, with the data of an earlier gateway if there is some.
     pub async fn start_in(root: TempDir) -> Result<Self> {
+        Self::start_with(root, &[]).await
+    }
+
+    async fn start_with(root: TempDir, flags: &[&str]) -> Result<Self> {
         let log = fs::File::create(root.path().join("log"))?;
         let mut process = Command::new(release::programs().await?.join("chandlery"))
             .args(["serve", "--listen=127.0.0.1:0", "--health=127.0.0.1:0"])
             .args(["--manifests", "manifests", "--data", "data"])
+            .args(flags)
             .current_dir(root.path())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -74,6 +87,17 @@ impl Gateway {
         let status = tokio::time::timeout(SOON, self.process.wait()).await??;
         ensure!(status.success(), "{status}: {}", self.log());
         Ok(self.root)
+    }
+
+    /// Runs `chandlery` with these words, as the person whose token the gateway has made.
+    pub async fn person(&self, words: &[&str]) -> Result<String> {
+        let (_, base) = self.printed.rsplit_once("\nserving ").context("a URL")?;
+        let mut command = Command::new(release::programs().await?.join("chandlery"));
+        command
+            .args(words)
+            .args(["--url", base.trim(), "--data", "data"])
+            .current_dir(self.root.path());
+        output(&mut command).await
     }
 
     /// Makes or changes a manifest.

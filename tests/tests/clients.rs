@@ -132,6 +132,85 @@ async fn a_user_is_asked_through_each_library() -> Result<()> {
     endpoint.stop().await
 }
 
+/// What an agent that asks for each call looks like.
+const ASKING: &str = "
+apiVersion: chandlery.dev/v1alpha1
+kind: Workspace
+metadata: {name: team}
+spec: {}
+---
+apiVersion: chandlery.dev/v1alpha1
+kind: Agent
+metadata: {name: researcher}
+spec: {workspaceRef: {name: team}, permissions: {tools: {agnt_datetime_now: always_ask}}}
+";
+
+// R-C-210, R-C-212: clients that accept whatever they are asked get no call through that a person has to allow; once a
+// person has, each gets its result.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the clients of tests/setup"]
+async fn no_client_answers_for_a_person() -> Result<()> {
+    let gateway = Gateway::start_on(ASKING, &["--approval-wait=300ms"]).await?;
+    let server = server(&gateway)?;
+    // Each library calls with arguments of its own.
+    let zones = [
+        "Asia/Tokyo",
+        "Asia/Kolkata",
+        "Europe/Berlin",
+        "Europe/Paris",
+        "Africa/Cairo",
+        "America/Lima",
+    ];
+    let libraries = LIBRARIES.into_iter().zip(zones);
+    let accept = json!({"decision": "allow"});
+    for (library, zone) in libraries.clone() {
+        let arguments = json!({"timezone": zone});
+        let seen = library
+            .call_and_accept(&server, "agnt_datetime_now", &arguments, &accept)
+            .await
+            .with_context(|| format!("{library:?}"))?;
+        ensure!(
+            seen.asked.is_empty()
+                && seen.result["structuredContent"]["status"] == "awaiting_approval",
+            "{library:?}: {seen:?}"
+        );
+    }
+    let inbox = gateway.person(&["inbox"]).await?;
+    ensure!(inbox.lines().count() == zones.len(), "{inbox}");
+    for line in inbox.lines() {
+        let id = line.split_whitespace().next().context("an id")?;
+        let said = gateway.person(&["approve", id]).await?;
+        ensure!(said.contains("approved"), "{said}");
+    }
+    for (library, zone) in libraries {
+        let seen = library
+            .call(&server, "agnt_datetime_now", &json!({"timezone": zone}))
+            .await?;
+        let text = seen.result["content"][0]["text"].as_str();
+        ensure!(
+            text.is_some_and(|text| text.contains(zone)),
+            "{library:?}: {seen:?}"
+        );
+    }
+    let denied = Library::Mcp
+        .call(&server, "agnt_datetime_now", &json!({}))
+        .await?;
+    let id = denied.result["structuredContent"]["approval_id"]
+        .as_str()
+        .context("an id")?;
+    gateway
+        .person(&["deny", id, "--reason", "look at your watch"])
+        .await?;
+    let seen = Library::Mcp
+        .call(&server, "agnt_datetime_now", &json!({}))
+        .await?;
+    ensure!(
+        seen.result.to_string().contains("look at your watch"),
+        "{seen:?}"
+    );
+    gateway.stop().await.map(drop)
+}
+
 #[tokio::test]
 #[ignore = "needs the clients of tests/setup"]
 async fn claude_code() -> Result<()> {

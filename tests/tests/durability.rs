@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use chandlery_tests::client::{Client, Endpoint, Era};
-use chandlery_tests::{eventually, postgres, release};
+use chandlery_tests::{eventually, output, postgres, release};
 use futures::future::{join_all, try_join_all};
 use serde_json::json;
 use sqlx::{AnyConnection, Connection, Row};
@@ -51,6 +51,89 @@ async fn postgres_keeps_what_was_acknowledged_through_twenty_kills() -> Result<(
     let folder = tempfile::tempdir()?;
     let store = postgres::database().await?;
     killed_while_writing(folder.path(), Some(&store), &store, 20).await
+}
+
+/// Rounds of deciding, calling and killing.
+const DECISIONS: usize = 30;
+
+// P1: killed between a person's decision and the end of the call, the gateway runs the call once or not at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_approved_call_runs_at_most_once_through_kills() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    std::fs::create_dir(folder.path().join("manifests"))?;
+    let asking = MANIFESTS.replace(
+        "workspaceRef: {name: team}",
+        "workspaceRef: {name: team}, permissions: {tools: {task: always_ask}}",
+    );
+    std::fs::write(folder.path().join("manifests/all.yaml"), asking)?;
+    let program = release::programs().await?.join("chandlery");
+    let start = || Gateway::start(&program, folder.path(), None);
+    let (mut results, mut unknown) = (Vec::new(), 0);
+    for round in 0..DECISIONS {
+        let mut gateway = start().await?;
+        let title = format!("round {round}");
+        let create = json!({"action": "create", "payload": {"title": title, "body": "b"}});
+        let asked = gateway.client.call("task", create.clone()).await?;
+        let id = asked["structuredContent"]["approval_id"]
+            .as_str()
+            .with_context(|| format!("nobody was asked: {asked}"))?;
+        let mut approve = Command::new(&program);
+        approve
+            .args(["approve", id, "--url", &gateway.base, "--data"])
+            .arg(folder.path().join("data"));
+        output(&mut approve).await?;
+        let call = tokio::spawn({
+            let (client, create) = (gateway.client.clone(), create.clone());
+            async move { client.call("task", create).await }
+        });
+        sleep(Duration::from_micros(random(12_000))).await;
+        gateway.kill().await?;
+        let told = call.await?.ok();
+        let mut gateway = start().await?;
+        let again = gateway.client.call("task", create).await;
+        gateway.kill().await?;
+        let has_run =
+            |answer: &serde_json::Value| answer["structuredContent"]["taskId"].is_string();
+        match again {
+            Ok(again) => {
+                ensure!(has_run(&again), "{title}: {again}");
+                results.push(title);
+            }
+            Err(refusal) => {
+                let refusal = refusal.to_string();
+                ensure!(
+                    refusal.contains("its end is not known"),
+                    "{title}: {refusal}"
+                );
+                ensure!(
+                    !told.as_ref().is_some_and(has_run),
+                    "{title}: a result was lost"
+                );
+                unknown += 1;
+            }
+        }
+    }
+    sqlx::any::install_default_drivers();
+    let store = format!("sqlite://{}/data/store.db", folder.path().display());
+    let mut connection = AnyConnection::connect(&store).await?;
+    for round in 0..DECISIONS {
+        let title = format!("round {round}");
+        let count: i64 = sqlx::query("select count(*) from task where title = $1")
+            .bind(title.clone())
+            .fetch_one(&mut connection)
+            .await?
+            .try_get(0)?;
+        let least = i64::from(results.contains(&title));
+        ensure!(
+            (least..=1).contains(&count),
+            "{title} was made {count} times"
+        );
+    }
+    eprintln!(
+        "{DECISIONS} kills: {} calls ran once, of {unknown} the end is not known",
+        results.len()
+    );
+    Ok(())
 }
 
 /// What one client was told is saved.
@@ -184,6 +267,8 @@ async fn recorded(store: &str) -> Result<i64> {
 struct Gateway {
     process: Child,
     client: Client,
+    /// Its URL, without a path.
+    base: String,
 }
 
 impl Gateway {
@@ -199,6 +284,8 @@ impl Gateway {
                 "127.0.0.1:0",
                 "--log",
                 "error",
+                "--approval-wait",
+                "1ms",
                 "--manifests",
             ])
             .arg(folder.join("manifests"))
@@ -220,7 +307,11 @@ impl Gateway {
         let address: SocketAddr = uri.authority().context("an address")?.as_str().parse()?;
         let client =
             Client::connect(&Endpoint { uri, address }, key.trim(), Era::Stateless).await?;
-        Ok(Self { process, client })
+        Ok(Self {
+            process,
+            client,
+            base: format!("http://{address}"),
+        })
     }
 
     /// SIGKILL.

@@ -130,13 +130,15 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
     };
     let audit_key = own_key(gateway_secret::AUDIT_KEY)?;
     let state_key = own_key(gateway_secret::STATE_KEY)?;
-    let pipeline = Arc::new(Pipeline::new(
+    let mut pipeline = Pipeline::new(
         Registry::new(families::all(&store)),
         &store,
         Audit::start(store.clone(), &audit_key, metrics.clone()),
         metrics,
         directory.clone(),
-    ));
+    );
+    pipeline.approval_wait = settings.approval_wait;
+    let pipeline = Arc::new(pipeline);
 
     match settings.source {
         Source::Files { manifests } => {

@@ -45,6 +45,9 @@ pub(super) struct ServeArgs {
     /// How long to go on serving what was known when the API server cannot be reached. Default: without limit.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     max_config_staleness: Option<Duration>,
+    /// How long a call waits for a person before it says that it does. Many clients give a call up after 60s.
+    #[arg(long, value_name = "DURATION", default_value = "50s", value_parser = duration)]
+    approval_wait: Duration,
     /// How log lines look.
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
@@ -67,6 +70,8 @@ pub struct Settings {
     pub hostnames: Vec<String>,
     /// `None` is without limit.
     pub max_config_staleness: Option<Duration>,
+    /// How long a call waits for a person.
+    pub approval_wait: Duration,
     pub log_format: LogFormat,
     /// Directives of what is logged.
     pub log: String,
@@ -116,6 +121,7 @@ impl TryFrom<ServeArgs> for Settings {
             keys,
             hostnames,
             max_config_staleness,
+            approval_wait,
             log_format,
             log,
         } = args;
@@ -146,6 +152,7 @@ impl TryFrom<ServeArgs> for Settings {
             health,
             hostnames,
             max_config_staleness,
+            approval_wait,
             log_format,
             log,
         })
