@@ -1,7 +1,9 @@
 //! The tool families. Adding one is a folder here and its line in [`ALL`].
 
 mod actions;
+mod arguments;
 
+pub mod config;
 pub mod datetime;
 pub mod memory;
 pub mod task;
@@ -17,6 +19,7 @@ const ALL: &[Entry] = &[
     task::FAMILY, //
     memory::FAMILY,
     datetime::FAMILY,
+    config::FAMILY,
 ];
 
 /// What a family has, known without its store, and how it is made.

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod audit;
+mod config;
 mod harness;
 mod memory;
 mod shape;
