@@ -6,6 +6,7 @@ mod arguments;
 pub mod config;
 pub mod datetime;
 pub mod memory;
+pub mod support;
 pub mod task;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ const ALL: &[Entry] = &[
     memory::FAMILY,
     datetime::FAMILY,
     config::FAMILY,
+    support::FAMILY,
 ];
 
 /// What a family has, known without its store, and how it is made.

@@ -354,5 +354,8 @@ async fn every_agent_has_these_tools() {
         gateway
             .text(&bare, DIRECTIVES, json!({"directives": "d"}))
             .await;
+        gateway
+            .text(&bare, "agnt_support_tickets_list", json!({}))
+            .await;
     }
 }

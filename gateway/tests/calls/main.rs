@@ -9,4 +9,5 @@ mod harness;
 mod memory;
 mod shape;
 mod store;
+mod support;
 mod task;

@@ -47,6 +47,8 @@ async fn older_names_are_not_listed() {
             "agnt_request_config_change",
             "agnt_list_config_requests",
             "agnt_update_self_directives",
+            "agnt_support_read",
+            "agnt_support_write",
         ]
     );
 }
