@@ -390,6 +390,11 @@ async fn the_documentation_is_searched() {
                 "Check manifests",
             ),
             (
+                "how do I rotate a key",
+                "docs/concepts.md",
+                "Four states of a key",
+            ),
+            (
                 "the metric chandlery_sessions",
                 "docs/operations.md",
                 "Metrics",

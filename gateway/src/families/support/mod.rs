@@ -33,10 +33,12 @@ const GET: &str = "agnt_support_ticket_get";
 const CREATE: &str = "agnt_support_ticket_create";
 const REPLY: &str = "agnt_support_ticket_reply";
 
-/// Characters of a query, a subject, a body and a request's id.
+/// Characters of a message, and of the question that a ticket begins with.
+pub const BODY: usize = 16_000;
+/// Characters of a query, a subject and a request's id.
 const QUERY: usize = 400;
 const SUBJECT: usize = 200;
-const BODY: usize = 16_000;
+
 const REQUEST: usize = 64;
 /// Hits of a search and tickets of a list, unless the caller says otherwise, and at most.
 const HITS: usize = 5;

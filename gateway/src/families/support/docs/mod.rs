@@ -39,10 +39,27 @@ pub(super) struct Hit {
 /// Words of a query that are looked at.
 const WORDS: usize = 32;
 
-/// The words of a query, as far as the index knows words.
+/// Words that stand in every question and say nothing about it.
+const FILLERS: &[&str] = &[
+    "a", "an", "and", "are", "as", "at", "be", "but", "by", "can", "do", "does", "for", "from",
+    "get", "has", "have", "how", "i", "if", "in", "is", "it", "me", "mean", "my", "not", "of",
+    "on", "or", "s", "should", "so", "t", "that", "the", "there", "this", "to", "was", "we",
+    "what", "when", "where", "which", "who", "why", "will", "with", "you",
+];
+
+/// The words of a query, as far as the index knows words; fillers only where there is nothing else.
 fn words(query: &str) -> Vec<&str> {
     let words = query.split(|c: char| !c.is_alphanumeric());
-    words.filter(|word| !word.is_empty()).take(WORDS).collect()
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let is_filler = |word: &&&str| FILLERS.contains(&word.to_lowercase().as_str());
+    let telling: Vec<&str> = words
+        .iter()
+        .filter(|word| !is_filler(word))
+        .copied()
+        .collect();
+    let mut words = if telling.is_empty() { words } else { telling };
+    words.truncate(WORDS);
+    words
 }
 
 fn sections() -> Vec<Section> {
@@ -145,6 +162,15 @@ mod tests {
         for page in PAGES {
             assert_eq!(page.text, fs::read_to_string(root.join(page.path)).unwrap());
         }
+    }
+
+    #[test]
+    fn a_question_is_the_words_that_tell_something() {
+        assert_eq!(words("How do I rotate a key?"), ["rotate", "key"]);
+        assert_eq!(words("What is it?"), ["What", "is", "it"]);
+        assert_eq!(words("agnt_db_select"), ["agnt", "db", "select"]);
+        assert!(words(" \"-* ").is_empty());
+        assert_eq!(words(&"word ".repeat(100)).len(), WORDS);
     }
 
     #[test]
