@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use chandlery_gateway::families::config::{ConfigRequests, Decided, Decision, Status};
+use chandlery_gateway::families::config::{Config, ConfigRequests, Decided, Decision, Status};
+use chandlery_gateway::family::Family;
 use chandlery_gateway::pipeline::Answer;
 use chandlery_gateway::store::Id;
 use serde_json::{Value, json};
@@ -357,5 +358,21 @@ async fn every_agent_has_these_tools() {
         gateway
             .text(&bare, "agnt_support_tickets_list", json!({}))
             .await;
+    }
+}
+
+// R-C-081: a store that is away keeps no session from beginning.
+#[tokio::test]
+async fn directives_that_cannot_be_read_are_left_out() {
+    for gateway in Gateway::each().await {
+        let one = Caller::new("one", "lab");
+        gateway
+            .text(&one, DIRECTIVES, json!({"directives": "d"}))
+            .await;
+        let config = Config::new(gateway.store.clone());
+        let told = config.standing(&one.agent).await.unwrap();
+        assert!(told.ends_with("\n\nd"), "{told}");
+        gateway.store.close().await;
+        assert_eq!(config.standing(&one.agent).await, None);
     }
 }

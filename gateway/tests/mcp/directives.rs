@@ -2,9 +2,14 @@
 
 use std::sync::Arc;
 
+use chandlery_gateway::directory::Agent;
 use chandlery_gateway::families::config::Config;
+use chandlery_gateway::family::{Call, Family};
+use chandlery_gateway::gate::Permit;
 use chandlery_gateway::http::Settings;
-use serde_json::{Value, json};
+use chandlery_gateway::tool::{Effect, Output, Served, Tool, ToolError};
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
 
 use crate::harness::{Gateway, TWO, World, initialize, key, request};
 
@@ -100,6 +105,68 @@ async fn directives_end_with_the_agent() {
     gateway.publish(&world);
     for told in told(&gateway).await {
         assert!(!told.contains("Be kind."), "{told}");
+    }
+    gateway.stop().await;
+}
+
+/// A family that says this, and never comes to an end where there is nothing to say.
+struct Says(&'static str, Option<&'static str>);
+
+impl Family for Says {
+    fn tools(&self) -> Vec<Tool> {
+        vec![Tool {
+            name: self.0.into(),
+            title: self.0.into(),
+            description: "A tool of the tests.".into(),
+            input_schema: Map::new(),
+            effect: Effect::Reads,
+            served: Served::Always,
+            group: None,
+            interactive: false,
+        }]
+    }
+
+    fn standing<'a>(&'a self, agent: &'a Agent) -> BoxFuture<'a, Option<String>> {
+        let said = self.1.map(|text| text.repeat(9_000) + &agent.id);
+        Box::pin(async {
+            match said {
+                None => std::future::pending().await,
+                some => some,
+            }
+        })
+    }
+
+    fn call<'a>(
+        &'a self,
+        _: &'a Permit<'a>,
+        _: Call<'a>,
+    ) -> BoxFuture<'a, Result<Output, ToolError>> {
+        Box::pin(async { Ok(Output::Text(String::new())) })
+    }
+}
+
+// R-C-080: whatever a family wants to say, a session begins in time and its instructions stay short.
+#[tokio::test]
+async fn what_is_told_is_bounded() {
+    let gateway = Gateway::start_with(Settings::default(), |_| {
+        vec![Arc::new(Says("says_much", Some("é")))]
+    })
+    .await;
+    gateway.publish(&World::default());
+    for told in told(&gateway).await {
+        assert_eq!(
+            told,
+            format!("The fixture says hello.\n\n{}", "é".repeat(8_000))
+        );
+    }
+    gateway.stop().await;
+    let gateway = Gateway::start_with(Settings::default(), |_| {
+        vec![Arc::new(Says("says_nothing", None))]
+    })
+    .await;
+    gateway.publish(&World::default());
+    for told in told(&gateway).await {
+        assert_eq!(told, "The fixture says hello.");
     }
     gateway.stop().await;
 }
