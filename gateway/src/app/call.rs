@@ -4,22 +4,16 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Request, StatusCode, Uri, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use http_body_util::Full;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::cli::{fail, print, usage};
+use super::client::{SendError, read_secret, send};
 use super::settings::duration;
 
 const PROTOCOL: &str = "2026-07-28";
-/// A gateway's results stay well below it.
-const MAX_ANSWER: usize = 8 << 20;
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 
 #[derive(clap::Args)]
@@ -115,29 +109,15 @@ async fn attempt(args: &Args) -> Result<String, Failure> {
         .header("mcp-name", &args.tool)
         .body(Full::from(body(&args.tool, &args.arguments)))
         .map_err(|error| Failure::Final(format!("{url}: {error}")))?;
-    let mut connector = HttpConnector::new();
-    connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
-    let client = Client::builder(TokioExecutor::new()).build::<_, Full<Bytes>>(connector);
-    let response = client
-        .request(request)
-        .await
-        .map_err(|error| match error.is_connect() {
-            true => Failure::NotServed(format!("connect to {url}: {}", root(&error))),
-            false => Failure::Final(format!("{url}: {}", root(&error))),
-        })?;
-    let status = response.status();
-    let body = Limited::new(response.into_body(), MAX_ANSWER)
-        .collect()
-        .await
-        .map_err(|error| Failure::Final(format!("read the answer of {url}: {error}")))?;
-    answer(status, &String::from_utf8_lossy(&body.to_bytes()))
+    let (status, body) = send(request).await.map_err(|error| match error {
+        SendError::Connect(why) => Failure::NotServed(why),
+        SendError::Broken(why) => Failure::Final(why),
+    })?;
+    answer(status, &body)
 }
 
 fn read(file: &Path) -> Result<String, Failure> {
-    match std::fs::read_to_string(file) {
-        Ok(text) => Ok(text.trim().to_owned()),
-        Err(error) => Err(Failure::Final(format!("read {}: {error}", file.display()))),
-    }
+    read_secret(file).map_err(Failure::Final)
 }
 
 fn body(tool: &str, arguments: &Map<String, Value>) -> String {
@@ -194,11 +174,6 @@ fn answer(status: StatusCode, body: &str) -> Result<String, Failure> {
     } else {
         Ok(text)
     }
-}
-
-/// What lies at the bottom of an error, since that is what people can act on.
-fn root(error: &dyn std::error::Error) -> String {
-    error.source().map_or_else(|| error.to_string(), root)
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {

@@ -8,7 +8,7 @@ use chandlery_crds::key::Key;
 use clap::{Parser, Subcommand};
 
 use super::settings::{ServeArgs, Settings};
-use super::{call, connect, lint, probe, serve};
+use super::{audit, call, connect, explain, lint, people, probe, serve};
 
 /// Outfits agents: their own endpoint, their own key, exactly the tools their manifest allows.
 #[derive(Parser)]
@@ -31,6 +31,17 @@ enum Command {
     Connect(connect::Args),
     /// Call a tool, as the agent that holds the key would.
     Call(call::Args),
+    /// Say what an agent may use and why, and what a change would do to that.
+    Explain(explain::Args),
+    /// Show the calls that wait for a person.
+    Inbox(people::InboxArgs),
+    /// Allow a call.
+    Approve(people::ApproveArgs),
+    /// Refuse a call.
+    Deny(people::DenyArgs),
+    /// Check the record of calls.
+    #[command(subcommand)]
+    Audit(audit::Command),
     /// Ask a URL once; exit code 0 when it answers.
     Probe(probe::Args),
 }
@@ -52,6 +63,11 @@ pub fn main() -> ExitCode {
         Command::Key(KeyCommand::New) => new_key(),
         Command::Connect(args) => connect::run(args),
         Command::Call(args) => call::run(args),
+        Command::Explain(args) => explain::run(args),
+        Command::Inbox(args) => people::inbox(args),
+        Command::Approve(args) => people::approve(args),
+        Command::Deny(args) => people::deny(args),
+        Command::Audit(command) => audit::run(command),
         Command::Probe(args) => probe::run(args),
     }
 }

@@ -103,7 +103,10 @@ fn lint(files: &[(String, String)]) -> Report {
 }
 
 /// Name and text of every file, in the order of the arguments, a folder's files by name.
-fn read_all(paths: &[PathBuf], recursive: bool) -> Result<Vec<(String, String)>, String> {
+pub(super) fn read_all(
+    paths: &[PathBuf],
+    recursive: bool,
+) -> Result<Vec<(String, String)>, String> {
     let mut files = Vec::new();
     for path in paths {
         let failed = |error: io::Error| format!("read {}: {error}", path.display());

@@ -11,9 +11,13 @@ mod internal;
 mod logs;
 mod side;
 
+mod audit;
 mod call;
+mod client;
 mod connect;
+mod explain;
 mod lint;
+mod people;
 mod probe;
 
 pub use cli::main;

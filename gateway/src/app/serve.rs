@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use chandlery_crds::names::gateway_secret;
 use secrecy::SecretString;
@@ -123,10 +124,12 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
     let Some(store) = opened.transpose().map_err(ServeError::Store)? else {
         return Ok(());
     };
-    let audit_key = match &settings.source {
-        Source::Files { .. } => files::own_secret(&settings.data, gateway_secret::AUDIT_KEY)?,
-        Source::Cluster { keys, .. } => account_key(keys, gateway_secret::AUDIT_KEY)?,
+    let own_key = |name| match &settings.source {
+        Source::Files { .. } => Ok(files::own_secret(&settings.data, name)?),
+        Source::Cluster { keys, .. } => account_key(keys, name),
     };
+    let audit_key = own_key(gateway_secret::AUDIT_KEY)?;
+    let state_key = own_key(gateway_secret::STATE_KEY)?;
     let pipeline = Arc::new(Pipeline::new(
         Registry::new(families::all(&store)),
         &store,
@@ -166,16 +169,19 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
         }
     }
     health.is_open.store(true, Ordering::Release);
+    tasks.spawn(log_heads(pipeline.clone(), end.clone()));
 
     let http_settings = http::Settings {
         hostnames: settings.hostnames,
         max_config_staleness: settings.max_config_staleness,
+        state_key: Some(state_key),
         ..http::Settings::default()
     };
     let workers = http::serve(listener, pipeline.clone(), http_settings, stop)
         .await
         .map_err(ServeError::Threads)?;
     pipeline.audit.close().await;
+    say_heads(&pipeline).await;
     store.close().await;
     drop(workers);
     end.cancel();
@@ -183,6 +189,22 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
     tasks.wait().await;
     info!("stopped");
     Ok(())
+}
+
+/// How often the heads of the audit's chains are logged.
+const HEADS_EVERY: Duration = Duration::from_secs(3600);
+
+async fn log_heads(pipeline: Arc<Pipeline>, end: CancellationToken) {
+    let mut hours = tokio::time::interval(HEADS_EVERY);
+    while end.run_until_cancelled(hours.tick()).await.is_some() {
+        say_heads(&pipeline).await;
+    }
+}
+
+async fn say_heads(pipeline: &Pipeline) {
+    if let Err(failure) = pipeline.audit.log_heads().await {
+        error!(error = %crate::store::Causes(&failure), "the heads of the audit could not be read");
+    }
 }
 
 /// Cancels `stop` at the first signal to end. At the second the process ends as it is.

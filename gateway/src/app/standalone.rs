@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::cli;
 use super::connect::{Client, Endpoint};
 use crate::directory::Directory;
-use crate::directory::files::key_file;
+use crate::directory::files::{ADMIN, key_file, person_file};
 
 /// Agents that get all their snippets printed; for more there is `chandlery connect`.
 const WITH_SNIPPETS: usize = 3;
@@ -20,6 +20,8 @@ const CLIENTS: [(&str, Client); 3] = [
 pub(super) struct Announcement {
     base: String,
     health: String,
+    /// File of the token that allows calls, if it was made here.
+    token_file: Option<PathBuf>,
     agents: Vec<Endpoint>,
 }
 
@@ -44,6 +46,7 @@ impl Announcement {
         Self {
             base,
             health: url(health),
+            token_file: Some(person_file(data, ADMIN)).filter(|file| file.is_file()),
             agents,
         }
     }
@@ -86,6 +89,15 @@ impl fmt::Display for Announcement {
             f,
             "\nMore agents and clients: chandlery connect AGENT --client …"
         )?;
+        if let Some(token) = &self.token_file {
+            writeln!(
+                f,
+                "people    {}/api/v1, token in {}",
+                self.base,
+                token.display()
+            )?;
+            writeln!(f, "          chandlery inbox, approve and deny use it")?;
+        }
         writeln!(f, "health    {}/readyz", self.health)?;
         write!(f, "serving   {}", self.base)
     }

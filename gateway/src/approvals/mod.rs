@@ -441,7 +441,8 @@ impl Approval {
         matches!(self.state, State::Pending | State::Approved) && self.expires_at <= now_ms
     }
 
-    fn refusal(&self) -> ToolError {
+    /// What the agent reads of a denied call.
+    pub fn refusal(&self) -> ToolError {
         let why = match &self.reason {
             Some(reason) => format!(": {reason}"),
             None => " without a reason".to_owned(),
@@ -449,7 +450,8 @@ impl Approval {
         ToolError::refused(format!("{}: a person has denied this call{why}", self.tool))
     }
 
-    fn result(&self) -> Option<Result<Output, ToolError>> {
+    /// What the call gave back, as long as it is kept.
+    pub fn result(&self) -> Option<Result<Output, ToolError>> {
         let kept: Kept = serde_json::from_str(self.result.as_deref()?).ok()?;
         Some(kept.into_result())
     }

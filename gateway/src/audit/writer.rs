@@ -20,11 +20,11 @@ const LAST_CHANCE: Duration = Duration::from_secs(5);
 /// Writes rows until `closing`, and then those of the calls that were open.
 pub(super) async fn run(
     store: Store,
+    mut inserts: Inserts,
     mut queue: mpsc::Receiver<Entry>,
     hurry: Arc<Notify>,
     closing: CancellationToken,
 ) {
-    let inserts = Inserts::new(store.dialect());
     let mut batch = Vec::with_capacity(BATCH);
     loop {
         tokio::select! {
@@ -55,20 +55,22 @@ pub(super) async fn run(
                 batch.push(entry);
             }
         }
-        write(&store, &inserts, &mut batch, &closing).await;
+        write(&store, &mut inserts, &mut batch, &closing).await;
     }
 }
 
 /// Writes the batch, however often that must be tried, and tells whoever waits for it.
 async fn write(
     store: &Store,
-    inserts: &Inserts,
+    inserts: &mut Inserts,
     batch: &mut Vec<Entry>,
     closing: &CancellationToken,
 ) {
     let mut pause = Duration::from_millis(20);
     let mut last_chance = None;
-    while let Err(failure) = inserts.write(store, batch).await {
+    let mut again = false;
+    while let Err(failure) = inserts.write(store, batch, again).await {
+        again = true;
         error!(error = %Causes(&failure), rows = batch.len(), "audit rows could not be written; trying again");
         let now = Instant::now();
         if closing.is_cancelled() && now >= *last_chance.get_or_insert(now + LAST_CHANCE) {

@@ -101,6 +101,15 @@ fn properties_of(tool: &Tool) -> impl Iterator<Item = (&String, &Value)> {
     properties.and_then(Value::as_object).into_iter().flatten()
 }
 
+/// Whether the arguments are a grouped tool's.
+pub(super) fn picks(arguments: &RawValue) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Probe {
+        action: Option<serde::de::IgnoredAny>,
+    }
+    serde_json::from_str::<Probe>(arguments.get()).is_ok_and(|probe| probe.action.is_some())
+}
+
 /// The operation that the arguments pick, as an index into `operations`, and what it gets of them: its own arguments,
 /// and those that no operation of the group knows, for it to refuse (R-C-177).
 pub(super) fn pick(

@@ -150,13 +150,16 @@ impl Catalog {
     /// What a call of `name` leads to: a per-operation name whatever the list looks like (R-C-171), a grouped name, or
     /// an older name.
     pub fn find(&self, registry: &Registry, name: &str, arguments: &RawValue) -> Found {
-        if let Some(entry) = self.entries.get(name) {
+        let group = self.groups.get(name);
+        // Some operations are named like their group: `action` says which of the two is meant.
+        let is_operation = group.is_none() || !group::picks(arguments);
+        if let Some(entry) = self.entries.get(name).filter(|_| is_operation) {
             return Found::Entry {
                 entry: entry.clone(),
                 arguments: None,
             };
         }
-        if let Some(operations) = self.groups.get(name) {
+        if let Some(operations) = group {
             let tools: Vec<&Tool> = operations.iter().map(|entry| &*entry.tool).collect();
             return match group::pick(name, &tools, arguments) {
                 Ok((at, own)) => Found::Entry {
@@ -179,13 +182,13 @@ impl Catalog {
     /// Whether a call of `name` talks to its client while it runs, or may have to wait for a person.
     pub fn is_conversation(&self, name: &str) -> bool {
         let talks = |entry: &Arc<Entry>| entry.tool.interactive || entry.rights.may_ask();
-        match self.entries.get(name) {
-            Some(entry) => talks(entry),
-            None => self
-                .groups
-                .get(name)
-                .is_some_and(|operations| operations.iter().any(talks)),
-        }
+        let grouped = self.groups.get(name).into_iter().flatten();
+        self.entries.get(name).into_iter().chain(grouped).any(talks)
+    }
+
+    /// Whether any call may have to wait for a person.
+    pub fn may_ask(&self) -> bool {
+        self.entries.values().any(|entry| entry.rights.may_ask())
     }
 
     /// What an agent should know before its first call, a paragraph for each family that says something.

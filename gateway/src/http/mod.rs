@@ -19,6 +19,7 @@ use http::StatusCode;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use secrecy::SecretString;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -60,6 +61,8 @@ pub struct Settings {
     pub sessions: Limits,
     /// Answers plain calls without rmcp. Off only to show that it makes no difference.
     pub fast_lane: bool,
+    /// Seals what goes to clients and comes back; replicas share it. `None`: one that ends with the process.
+    pub state_key: Option<SecretString>,
     /// How long running calls may go on once the server stops.
     pub grace: Duration,
 }
@@ -79,6 +82,7 @@ impl Default for Settings {
             page_bytes: 900 << 10,
             sessions: Limits::default(),
             fast_lane: true,
+            state_key: None,
             grace: Duration::from_secs(20),
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use chandlery_crds::{AgentState, Level};
+use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use super::{Answer, Awaiting, Patience, Pipeline, Request};
@@ -13,6 +14,28 @@ use crate::directory::{Agent, Principal};
 use crate::gate::{Ask, Decision};
 
 impl Pipeline {
+    /// Whether the person at the agent's own client may allow this call, if it has to be allowed at all.
+    pub async fn client_may_approve(
+        &self,
+        agent: &Arc<Agent>,
+        tool: &str,
+        arguments: &RawValue,
+    ) -> bool {
+        let now = self.clock.now();
+        let catalog = self.catalogs.of(agent, now);
+        let found = catalog.find(self.catalogs.registry(), tool, arguments);
+        let Found::Entry {
+            entry,
+            arguments: own,
+        } = found
+        else {
+            return false;
+        };
+        let own = own.as_deref().unwrap_or(arguments);
+        let decision = self.decide(agent, &entry, own, now).await;
+        matches!(decision, Ok(Decision::Ask(ask)) if ask.client_may_approve)
+    }
+
     /// Goes on with a call that somebody has to allow.
     pub(super) async fn asked(
         &self,

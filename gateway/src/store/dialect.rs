@@ -89,7 +89,7 @@ impl Place {
         let (dialect, url, lock) = match url {
             StoreUrl::Sqlite(folder) => {
                 let (folder, lock) = lock_folder(folder)?;
-                (Dialect::Sqlite, sqlite_url(&folder), Some(lock))
+                (Dialect::Sqlite, sqlite_url(&folder, "rwc"), Some(lock))
             }
             StoreUrl::Postgres(url) => (Dialect::Postgres, url.expose_secret().to_owned(), None),
         };
@@ -128,6 +128,27 @@ impl Place {
     }
 }
 
+/// A connection that cannot write, and that needs no lock on the folder.
+pub(super) async fn connect_to_read(url: &StoreUrl) -> Result<AnyConnection, StoreError> {
+    let (url, setup) = match url {
+        StoreUrl::Sqlite(folder) => (sqlite_url(folder, "ro"), SQLITE_READER),
+        StoreUrl::Postgres(url) => (
+            url.expose_secret().to_owned(),
+            "set default_transaction_read_only = on; set application_name = 'chandlery';",
+        ),
+    };
+    let failed = while_doing("connect to the database");
+    let options = AnyConnectOptions::from_str(&url)
+        .map_err(|error| StoreError::Url(Arc::new(error)))?
+        .disable_statement_logging();
+    let mut connection = options.connect().await.map_err(&failed)?;
+    sqlx::raw_sql(setup)
+        .execute(&mut connection)
+        .await
+        .map_err(&failed)?;
+    Ok(connection)
+}
+
 fn lock_folder(folder: &Path) -> Result<(PathBuf, File), StoreError> {
     let failed = |source| StoreError::Folder {
         path: folder.to_owned(),
@@ -150,11 +171,11 @@ fn lock_folder(folder: &Path) -> Result<(PathBuf, File), StoreError> {
     }
 }
 
-fn sqlite_url(folder: &Path) -> String {
+fn sqlite_url(folder: &Path, mode: &str) -> String {
     let path = folder.join("store.db").to_string_lossy().into_owned();
     let path = path
         .replace('%', "%25")
         .replace('?', "%3F")
         .replace('#', "%23");
-    format!("sqlite://{path}?mode=rwc")
+    format!("sqlite://{path}?mode={mode}")
 }

@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 use secrecy::SecretString;
 use sqlx::any::AnyPoolOptions;
 use sqlx::pool::PoolConnection;
-use sqlx::{Any, AnyConnection, AnyPool, Connection, Row};
+use sqlx::{Any, AnyConnection, AnyPool, Connection as _, Row};
 use tokio::time::timeout;
 
 pub use clock::Clock;
@@ -44,6 +44,17 @@ pub enum StoreUrl {
     Sqlite(PathBuf),
     /// `postgres://…`, for any number of replicas.
     Postgres(SecretString),
+}
+
+/// A connection that only reads.
+pub type Connection = AnyConnection;
+
+/// A connection to a store that another process may have open, for reading alone.
+///
+/// Fails when there is no such store, or none of this program's making.
+pub async fn open_to_read(url: &StoreUrl) -> Result<Connection, StoreError> {
+    sqlx::any::install_default_drivers();
+    dialect::connect_to_read(url).await
 }
 
 /// An open store. Clones share it.

@@ -1,5 +1,8 @@
 //! Every call leaves one row.
 
+use std::collections::BTreeMap;
+
+use chandlery_gateway::audit::{Noted, Verdict, verify};
 use serde_json::json;
 use sqlx::Row;
 use sqlx::any::AnyRow;
@@ -9,11 +12,17 @@ use crate::harness::{Caller, Database, Gateway};
 async fn rows(gateway: &Gateway) -> Vec<AnyRow> {
     let mut reader = gateway.store.read().await.unwrap();
     sqlx::query(
-        "select w.name as workspace_name, a.* from audit a join workspace w on w.id = a.workspace order by a.id",
+        "select w.name as workspace_name, c.agent, c.agent_uid, c.key_id, a.* from audit a
+         join workspace w on w.id = a.workspace join audit_caller c on c.workspace = a.workspace and c.id = a.caller
+         order by a.seq",
     )
     .fetch_all(reader.connection())
     .await
     .unwrap()
+}
+
+fn digest_of(row: &AnyRow) -> Vec<u8> {
+    row.get("arguments_digest")
 }
 
 // P16
@@ -61,20 +70,14 @@ async fn every_call_leaves_one_row_refusals_included() {
         for row in &rows {
             assert_eq!(text_of(row, "workspace_name"), "demo.lab");
             assert_eq!(text_of(row, "key_id"), "k1");
-            assert_eq!(text_of(row, "arguments_digest").len(), 64);
+            assert_eq!(digest_of(row).len(), 32);
         }
         assert_eq!(text_of(&rows[0], "agent_uid"), "uid-of-one");
         assert_eq!(rows[0].get::<i64, _>("request_bytes"), 2);
         assert_eq!(rows[0].get::<i64, _>("response_bytes"), text.len() as i64);
         // Equal arguments have equal digests, others have others.
-        assert_eq!(
-            text_of(&rows[3], "arguments_digest"),
-            text_of(&rows[4], "arguments_digest")
-        );
-        assert_ne!(
-            text_of(&rows[0], "arguments_digest"),
-            text_of(&rows[1], "arguments_digest")
-        );
+        assert_eq!(digest_of(&rows[3]), digest_of(&rows[4]));
+        assert_ne!(digest_of(&rows[0]), digest_of(&rows[1]));
     }
 }
 
@@ -125,4 +128,142 @@ async fn calls_after_the_end_are_refused_and_do_nothing() {
         "{answer:?}"
     );
     assert_eq!(rows(&gateway).await.len(), 0);
+}
+
+/// What verifying says, and the chain's one verdict.
+async fn verdict(gateway: &Gateway, noted: &BTreeMap<String, Noted>) -> Verdict {
+    let key = "audit-key".into();
+    let verdicts = verify(gateway.url(), &key, noted).await.unwrap();
+    assert_eq!(verdicts.len(), 1, "{verdicts:?}");
+    verdicts.into_iter().next().unwrap()
+}
+
+async fn tamper(gateway: &Gateway, sql: &'static str) {
+    gateway
+        .store
+        .write(move |tx| {
+            Box::pin(async move {
+                for sql in sql.split(';') {
+                    sqlx::query(sql).execute(tx.connection()).await.unwrap();
+                }
+                Ok::<_, chandlery_gateway::store::StoreError>(())
+            })
+        })
+        .await
+        .unwrap();
+}
+
+// P16: a changed, missing, reordered, added or truncated row is found, and which one it is.
+#[tokio::test]
+async fn tampering_with_the_rows_shows() {
+    for (sql, expected) in [
+        (
+            "update audit set outcome = 'refused' where seq = 3",
+            "row 3 is not what was written",
+        ),
+        (
+            "update audit set at = at + 1 where seq = 1",
+            "row 1 is not what was written",
+        ),
+        (
+            "update audit_caller set agent = 'demo.other'",
+            "row 1 is not what was written",
+        ),
+        (
+            "update audit set duration_us = duration_us + 1 where seq = 5",
+            "row 5 is not what was written",
+        ),
+        ("delete from audit where seq = 4", "row 4 is missing"),
+        ("delete from audit where seq = 1", "row 1 is missing"),
+        (
+            "delete from audit where seq > 6",
+            "rows 7 to 8 are missing at the end",
+        ),
+        (
+            "update audit set seq = 100 where seq = 2;update audit set seq = 2 where seq = 3;update audit set seq = 3 where seq = 100",
+            "row 2 is not what was written",
+        ),
+        (
+            "insert into audit select workspace, 9, id + 1, at, caller, tool, decision, outcome, duration_us, request_bytes, response_bytes, arguments_digest, mac from audit where seq = 8",
+            "row 9 is not what was written",
+        ),
+        ("update audit_head set seq = 5", "the head names row 5"),
+    ] {
+        for gateway in Gateway::each().await {
+            let one = Caller::new("one", "lab");
+            for count in 0..8 {
+                let name = if count % 2 == 0 {
+                    "agnt_datetime_now"
+                } else {
+                    "nothing"
+                };
+                gateway.answer(&one, name, json!({})).await;
+            }
+            gateway.pipeline.audit.close().await;
+            let before = verdict(&gateway, &BTreeMap::new()).await;
+            assert_eq!((before.sound, before.flaw), (8, None));
+            tamper(&gateway, sql).await;
+            let after = verdict(&gateway, &BTreeMap::new()).await;
+            let flaw = after.flaw.unwrap_or_else(|| panic!("not found: {sql}"));
+            assert!(flaw.contains(expected), "{sql}: {flaw}");
+        }
+    }
+}
+
+// P16: a chain that was cut off together with its head, or written anew, shows by a head that was noted.
+#[tokio::test]
+async fn a_noted_head_shows_what_the_store_cannot() {
+    for gateway in Gateway::each().await {
+        let one = Caller::new("one", "lab");
+        for _ in 0..8 {
+            gateway.text(&one, "agnt_datetime_now", json!({})).await;
+        }
+        gateway.pipeline.audit.close().await;
+        let head = verdict(&gateway, &BTreeMap::new()).await;
+        let noted = |seq, mac: &str| {
+            let mac = mac.to_owned();
+            BTreeMap::from([("demo.lab".to_owned(), Noted { seq, mac })])
+        };
+        assert_eq!(verdict(&gateway, &noted(8, &head.mac)).await.flaw, None);
+        let other = verdict(&gateway, &noted(8, &"0".repeat(64))).await;
+        assert!(
+            other
+                .flaw
+                .unwrap()
+                .contains("row 8 is not the one that was noted")
+        );
+        tamper(
+            &gateway,
+            "delete from audit where seq > 5;update audit_head set seq = 5, mac = (select mac from audit where audit.seq = 5)",
+        )
+        .await;
+        assert_eq!(verdict(&gateway, &BTreeMap::new()).await.flaw, None);
+        let cut = verdict(&gateway, &noted(8, &head.mac)).await;
+        assert!(
+            cut.flaw
+                .unwrap()
+                .contains("rows 6 to 8 are missing at the end")
+        );
+    }
+}
+
+// P16: two replicas that write at once keep one chain.
+#[tokio::test]
+async fn two_replicas_keep_one_chain() {
+    let Ok(server) = std::env::var("TEST_DATABASE_URL") else {
+        return;
+    };
+    let first = Gateway::on(Database::postgres(&server).await).await;
+    let second = Gateway::on(Database::beside(first.url())).await;
+    let one = Caller::new("one", "lab");
+    let calls = (0..1_000).map(|at| {
+        let gateway = if at % 2 == 0 { &first } else { &second };
+        gateway.text(&one, "memory", json!({"action": "load"}))
+    });
+    futures::future::join_all(calls).await;
+    for gateway in [&first, &second] {
+        gateway.pipeline.audit.close().await;
+    }
+    let found = verdict(&first, &BTreeMap::new()).await;
+    assert_eq!((found.sound, found.flaw), (1_000, None));
 }

@@ -44,8 +44,19 @@ impl Database {
         }
     }
 
+    /// Another replica's view of a PostgreSQL database.
+    pub(crate) fn beside(url: &StoreUrl) -> Self {
+        let StoreUrl::Postgres(url) = url else {
+            panic!("SQLite has one writer");
+        };
+        Self {
+            url: StoreUrl::Postgres(url.clone()),
+            _folder: None,
+        }
+    }
+
     /// A schema of its own on `server`.
-    async fn postgres(server: &str) -> Self {
+    pub(crate) async fn postgres(server: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let schema = format!("t{}_{count}", std::process::id());
@@ -73,7 +84,7 @@ pub(crate) struct Gateway {
     pub(crate) store: Store,
     _publisher: Publisher,
     later: Arc<AtomicI64>,
-    _database: Database,
+    database: Database,
 }
 
 impl Gateway {
@@ -105,8 +116,13 @@ impl Gateway {
             store,
             _publisher: publisher,
             later,
-            _database: database,
+            database: database,
         }
+    }
+
+    /// Where the store is.
+    pub(crate) fn url(&self) -> &StoreUrl {
+        &self.database.url
     }
 
     pub(crate) fn pass_time(&self, time: Duration) {

@@ -55,7 +55,8 @@ pub(super) async fn tools(
     let agent = find(&visitor.snapshot, &visitor, &id)?;
     let now = api.pipeline.clock.now();
     let registry = api.pipeline.catalogs.registry();
-    let tools = explain_all(registry, &visitor.snapshot, &agent, now);
+    let every = || registry.tools().map(|tool| &**tool);
+    let tools = explain_all(every(), &visitor.snapshot, &agent, now);
     let catalog = api.pipeline.catalogs.of(&agent, now);
     Ok(Json(json!({
         "agent": agent.id,
@@ -93,11 +94,12 @@ pub(super) async fn preview(
     let after = find(&next, &visitor, &id)?;
     let now = api.pipeline.clock.now();
     let registry = api.pipeline.catalogs.registry();
+    let every = || registry.tools().map(|tool| &**tool);
     let before = match visitor.snapshot.agents.get(&id) {
-        Some(before) => explain_all(registry, &visitor.snapshot, before, now),
+        Some(before) => explain_all(every(), &visitor.snapshot, before, now),
         None => Vec::new(),
     };
-    let after = explain_all(registry, &next, &after, now);
+    let after = explain_all(every(), &next, &after, now);
     Ok(Json(
         json!({"agent": id, "changes": changes(before, after)}),
     ))

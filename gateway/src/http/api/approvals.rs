@@ -1,13 +1,14 @@
 //! Calls that wait for a person, and what people have said about them (R-C-212).
 
 use axum::Json;
-use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::error::Refusal;
-use super::{Api, Visitor};
+use super::{Api, Visitor, read};
 use crate::approvals::{self, Approval, Decided, Decision, Remember};
 use crate::store::Id;
 use crate::times::rfc3339;
@@ -148,10 +149,9 @@ pub(super) async fn approve(
     State(api): State<Api>,
     visitor: Visitor,
     Path(id): Path<String>,
-    body: Result<Option<Json<Approve>>, JsonRejection>,
+    body: Bytes,
 ) -> Result<Json<Shown>, Refusal> {
-    let body = body.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let remember = match body.and_then(|Json(body)| body.remember).as_deref() {
+    let remember = match read::<Approve>(&body)?.remember.as_deref() {
         None => None,
         Some("session") => Some(Remember::session()),
         Some("always") => Some(Remember::Always),
@@ -180,10 +180,9 @@ pub(super) async fn deny(
     State(api): State<Api>,
     visitor: Visitor,
     Path(id): Path<String>,
-    body: Result<Option<Json<Deny>>, JsonRejection>,
+    body: Bytes,
 ) -> Result<Json<Shown>, Refusal> {
-    let body = body.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let reason = body.and_then(|Json(body)| body.reason);
+    let reason = read::<Deny>(&body)?.reason;
     if reason
         .as_ref()
         .is_some_and(|reason| reason.chars().count() > MAX_REASON)

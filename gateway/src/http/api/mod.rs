@@ -16,6 +16,7 @@ use axum::response::Response;
 use axum::routing::{delete, get, post};
 use http::request::Parts;
 use http::{HeaderValue, header};
+use serde::de::DeserializeOwned;
 
 use self::error::Refusal;
 use super::access::Access;
@@ -109,4 +110,12 @@ async fn admit(State(api): State<Api>, mut request: Request, next: Next) -> Resp
         }
         Err(refusal) => *refusal,
     }
+}
+
+/// A body that may be left out.
+fn read<T: Default + DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+    if body.trim_ascii().is_empty() {
+        return Ok(T::default());
+    }
+    serde_json::from_slice(body).map_err(|error| Refusal::invalid(format!("the body: {error}")))
 }

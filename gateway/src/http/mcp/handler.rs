@@ -5,18 +5,20 @@
     reason = "clients of the older era still set log levels and subscribe to resources"
 )]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest,
-    CustomResult, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, Implementation,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, PromptsCapability, ReadResourceRequestParams, ReadResourceResponse,
-    ResourcesCapability, ServerCapabilities, ServerConfig, SetLevelRequestParams,
-    SubscribeRequestParams, Tool, ToolsCapability, UnsubscribeRequestParams,
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
+    CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, GetPromptRequestParams,
+    GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    PromptsCapability, ReadResourceRequestParams, ReadResourceResponse, ResourcesCapability,
+    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
+    TASKS_EXTENSION_ID, Tool, ToolsCapability, UnsubscribeRequestParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
@@ -29,11 +31,11 @@ use tracing::{error, warn};
 use super::peer::Peer;
 use super::sessions::Session;
 use super::wire::Message;
-use super::{Mcp, results};
+use super::{Mcp, asking, results};
 use crate::catalog::Catalog;
 use crate::family::{Features, RpcError};
 use crate::http::access::Caller;
-use crate::pipeline::{Answer, Patience, Request};
+use crate::pipeline::{Answer, Request};
 use crate::tool::ErrorKind;
 
 /// Serves one request of one caller.
@@ -183,6 +185,10 @@ impl ServerHandler for Handler {
         });
         capabilities.completions = features.completions.then(Default::default);
         capabilities.logging = features.logging.then(Default::default);
+        if self.is_newer && self.catalog.may_ask() {
+            let tasks = BTreeMap::from([(TASKS_EXTENSION_ID.to_owned(), Default::default())]);
+            capabilities.extensions = Some(tasks);
+        }
         let server =
             Implementation::new("chandlery", env!("CARGO_PKG_VERSION")).with_title("Chandlery");
         let info = ServerConfig::new(capabilities).with_server_info(server);
@@ -225,14 +231,17 @@ impl ServerHandler for Handler {
             Some(session) => Some(session.to_string()),
             None => peer.worker(),
         };
+        let arguments = arguments(&self.body);
+        asking::take_answer(&self.mcp, &self.caller, &name, &arguments, &*peer).await?;
+        let patience = asking::patience(&*peer);
         let call = self.mcp.pipeline.call(Request {
             agent: self.caller.agent.clone(),
             key_id: self.caller.key_id.clone(),
             tool: name.clone(),
-            arguments: arguments(&self.body),
+            arguments: arguments.clone(),
             worker,
             client: peer.clone(),
-            patience: Patience::Wait,
+            patience,
             cancelled,
         });
         let answer = peer
@@ -256,7 +265,11 @@ impl ServerHandler for Handler {
                     results::failed(&failure.message, self.is_newer)
                 }
             },
-            Answer::Awaiting(awaiting) => results::awaiting(&name, &awaiting, self.is_newer),
+            Answer::Awaiting(awaiting) if self.is_newer => {
+                let (mcp, caller) = (&self.mcp, &self.caller);
+                return asking::tell(mcp, caller, &name, &arguments, &awaiting, patience);
+            }
+            Answer::Awaiting(awaiting) => results::awaiting(&name, &awaiting, false),
             Answer::UnknownTool => {
                 return Err(ErrorData::invalid_params(
                     results::unknown_tool(&name),
@@ -274,6 +287,22 @@ impl ServerHandler for Handler {
             serde_json::from_value(result).map(CallToolResponse::Complete)
         };
         response.map_err(|cause| broken("tools/call", &cause))
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        asking::task(&self.mcp, &self.caller, &request.task_id).await
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        asking::cancel_task(&self.mcp, &self.caller, &request.task_id).await
     }
 
     /// Lets rmcp check the headers that mirror arguments.
@@ -461,7 +490,7 @@ fn rpc_error(failure: RpcError) -> ErrorData {
 }
 
 /// A family's answer that the protocol does not know: a mistake in the program.
-fn broken(method: &str, cause: &serde_json::Error) -> ErrorData {
+pub(super) fn broken(method: &str, cause: &serde_json::Error) -> ErrorData {
     error!(rpc.method = method, error = %cause, "an answer does not fit the protocol");
     ErrorData::internal_error("the answer does not fit the protocol", None)
 }

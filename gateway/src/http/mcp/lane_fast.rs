@@ -235,8 +235,17 @@ fn message(id: &str, name: &str, answer: Answer, is_newer: bool) -> Option<Vec<u
 }
 
 /// The client of a call on this lane, which cannot be talked to: tools that talk are the slow lane's.
-struct Unreachable {
+pub(super) struct Unreachable {
     version: String,
+}
+
+impl Unreachable {
+    /// One that speaks the newer revision.
+    pub(super) fn newer() -> Self {
+        Self {
+            version: NEWER.to_owned(),
+        }
+    }
 }
 
 impl Client for Unreachable {

@@ -5,6 +5,7 @@
 mod lane_fast;
 mod lane_slow;
 
+mod asking;
 mod handler;
 mod peer;
 
@@ -32,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::sessions::Limits;
 
+use self::asking::Seal;
 use self::lane_slow::Posted;
 use self::lists::{List, Lists};
 use self::sessions::{Owner, Session, Sessions};
@@ -55,6 +57,7 @@ pub(super) struct Mcp {
     subscriptions: Subscriptions,
     lists: Lists,
     streams: Streams,
+    seal: Seal,
 }
 
 impl Mcp {
@@ -71,6 +74,7 @@ impl Mcp {
                 silence: settings.longest_silence,
                 shutdown,
             },
+            seal: Seal::new(settings.state_key.as_ref()),
             pipeline,
             settings,
         }

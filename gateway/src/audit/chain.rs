@@ -1,0 +1,98 @@
+//! The chain of a Workspace's rows: each row's keyed hash covers the row and the hash of the one before it, so that a
+//! row can be neither changed nor taken out, put in or moved without the account's key.
+
+use hmac::{Hmac, KeyInit, Mac};
+use secrecy::{ExposeSecret, SecretString};
+use sha2::Sha256;
+
+pub(super) const MAC: usize = 32;
+
+/// What the first row follows.
+pub(super) const START: [u8; MAC] = [0; MAC];
+
+/// Tells this use of the key from its others.
+const PURPOSE: &[u8] = b"chandlery audit row 1\0";
+
+/// The account's key.
+#[derive(Clone)]
+pub(super) struct Key(Hmac<Sha256>);
+
+/// Everything that a row says.
+pub(super) struct Content<'a> {
+    pub(super) workspace: i64,
+    pub(super) seq: i64,
+    pub(super) id: i64,
+    pub(super) at: i64,
+    pub(super) agent: &'a str,
+    pub(super) agent_uid: &'a str,
+    pub(super) key_id: &'a str,
+    pub(super) tool: &'a str,
+    pub(super) decision: &'a str,
+    pub(super) outcome: &'a str,
+    pub(super) duration_us: i64,
+    pub(super) request_bytes: i64,
+    pub(super) response_bytes: i64,
+    pub(super) arguments_digest: &'a [u8],
+}
+
+impl Key {
+    pub(super) fn new(key: &SecretString) -> Self {
+        #[expect(clippy::expect_used, reason = "HMAC takes keys of any length")]
+        Self(Hmac::new_from_slice(key.expose_secret().as_bytes()).expect("a key"))
+    }
+
+    /// Digest of a call's arguments.
+    pub(super) fn digest(&self, arguments: &[u8]) -> [u8; MAC] {
+        self.0
+            .clone()
+            .chain_update(arguments)
+            .finalize()
+            .into_bytes()
+            .into()
+    }
+
+    /// The hash of the row that follows the one with `before`.
+    pub(super) fn mac(&self, before: &[u8], content: &Content<'_>) -> [u8; MAC] {
+        let Content {
+            workspace,
+            seq,
+            id,
+            at,
+            agent,
+            agent_uid,
+            key_id,
+            tool,
+            decision,
+            outcome,
+            duration_us,
+            request_bytes,
+            response_bytes,
+            arguments_digest,
+        } = content;
+        let mut mac = self.0.clone();
+        mac.update(PURPOSE);
+        mac.update(before);
+        for number in [
+            workspace,
+            seq,
+            id,
+            at,
+            duration_us,
+            request_bytes,
+            response_bytes,
+        ] {
+            mac.update(&number.to_be_bytes());
+        }
+        // With their lengths: what ends one field cannot begin the next.
+        for text in [agent, agent_uid, key_id, tool, decision, outcome] {
+            mac.update(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes());
+            mac.update(text.as_bytes());
+        }
+        mac.update(arguments_digest);
+        mac.finalize().into_bytes().into()
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
