@@ -21,6 +21,15 @@ pub trait Family: Send + Sync + 'static {
         None
     }
 
+    /// What this very agent should know from its next session on, after [`Family::instructions`].
+    ///
+    /// Asked when a session begins. It has a second or two, and what it says is cut at 8,000 characters; when it can't
+    /// say, the session begins without.
+    fn standing<'a>(&'a self, agent: &'a Agent) -> BoxFuture<'a, Option<String>> {
+        let _ = agent;
+        Box::pin(std::future::ready(None))
+    }
+
     /// Names that are answered but not listed, each with the tool that answers and how its arguments are rewritten.
     fn aliases(&self) -> Vec<Alias> {
         Vec::new()

@@ -1,9 +1,12 @@
 //! The tool families. Adding one is a folder here and its line in [`ALL`].
 
 mod actions;
+mod arguments;
 
+pub mod config;
 pub mod datetime;
 pub mod memory;
+pub mod support;
 pub mod task;
 
 use std::sync::Arc;
@@ -17,6 +20,8 @@ const ALL: &[Entry] = &[
     task::FAMILY, //
     memory::FAMILY,
     datetime::FAMILY,
+    config::FAMILY,
+    support::FAMILY,
 ];
 
 /// What a family has, known without its store, and how it is made.

@@ -219,6 +219,34 @@ impl Caller {
         }
     }
 
+    /// An agent that was deleted and made again: the same but for its UID.
+    pub(crate) fn made_again(&self) -> Self {
+        let Agent {
+            id,
+            uid,
+            generation,
+            key_revision,
+            labels,
+            spec,
+            grants,
+            workspace,
+        } = &*self.agent;
+        let agent = Agent {
+            id: id.clone(),
+            uid: format!("{uid}-again"),
+            generation: *generation,
+            key_revision: *key_revision,
+            labels: labels.clone(),
+            spec: spec.clone(),
+            grants: grants.clone(),
+            workspace: workspace.clone(),
+        };
+        Self {
+            agent: Arc::new(agent),
+            worker: self.worker,
+        }
+    }
+
     pub(crate) fn worker(&self, worker: &'static str) -> Self {
         Self {
             worker: Some(worker),

@@ -4,8 +4,10 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod audit;
+mod config;
 mod harness;
 mod memory;
 mod shape;
 mod store;
+mod support;
 mod task;

@@ -16,6 +16,7 @@ use chandlery_gateway::directory::{
     Agent, Directory, Holder, Principal, Publisher, Snapshot, Workspace,
 };
 use chandlery_gateway::families::datetime::Datetime;
+use chandlery_gateway::family::Family;
 use chandlery_gateway::http::{self as gateway, Settings, Workers};
 use chandlery_gateway::pipeline::Pipeline;
 use chandlery_gateway::store::{Clock, Store, StoreUrl};
@@ -152,20 +153,29 @@ impl Gateway {
     }
 
     pub(crate) async fn start_without_snapshot(settings: Settings) -> Self {
+        Self::start_with(settings, |_| Vec::new()).await
+    }
+
+    /// With families on top of those of the tests.
+    pub(crate) async fn start_with(
+        settings: Settings,
+        more: fn(&Store) -> Vec<Arc<dyn Family>>,
+    ) -> Self {
         let (publisher, directory) = Directory::new();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::new(Seen::default());
-        let registry = Registry::new(vec![
-            Arc::new(Datetime::new(Clock::system())),
-            Arc::new(Fixture::new(seen.clone())),
-        ]);
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&StoreUrl::Sqlite(folder.path().to_owned()), Clock::system())
             .await
             .unwrap();
+        let mut families: Vec<Arc<dyn Family>> = vec![
+            Arc::new(Datetime::new(Clock::system())),
+            Arc::new(Fixture::new(seen.clone())),
+        ];
+        families.extend(more(&store));
         let pipeline = Arc::new(Pipeline::new(
-            registry,
+            Registry::new(families),
             &store,
             Audit::start(store.clone(), &"audit-key".into(), Default::default()),
             Default::default(),

@@ -7,6 +7,7 @@ mod harness;
 
 mod access;
 mod calls;
+mod directives;
 mod lanes;
 mod lists;
 mod sessions;

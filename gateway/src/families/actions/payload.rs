@@ -111,11 +111,11 @@ pub(crate) use payload;
 
 /// Declares a type of fields that are one of a few words, which the store keeps as they are.
 macro_rules! one_of {
-    ($(#[$meta:meta])* $visibility:vis $name:ident { $($variant:ident = $word:literal),* $(,)? }) => {
+    ($(#[$meta:meta])* $visibility:vis $name:ident { $($(#[$about:meta])* $variant:ident = $word:literal),* $(,)? }) => {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         $visibility enum $name {
-            $(#[serde(rename = $word)] $variant,)*
+            $($(#[$about])* #[serde(rename = $word)] $variant,)*
         }
 
         impl $name {
@@ -234,7 +234,7 @@ fn expected(kind: Kind) -> String {
 }
 
 /// A short value as it came, or what it is.
-fn found(value: &Value) -> String {
+pub(crate) fn found(value: &Value) -> String {
     match value {
         Value::String(text) if text.len() <= 64 => format!("\"{text}\""),
         Value::Number(number) => number.to_string(),

@@ -7,8 +7,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::join_all;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams,
     CompleteResult, CustomRequest, CustomResult, ErrorCode, ErrorData, GetPromptRequestParams,
@@ -24,7 +26,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
-use tracing::error;
+use tracing::{error, warn};
 
 use super::peer::Peer;
 use super::sessions::Session;
@@ -47,7 +49,13 @@ pub(super) struct Handler {
     session: Option<Arc<Session>>,
     /// The request as it was sent: arguments go to the tool as they came.
     body: Bytes,
+    /// What the agent is told as its session begins; `None` for what the families say to everyone.
+    instructions: Option<String>,
 }
+
+/// How long the families have to say what an agent is told, and how long that may be of each.
+const STANDING_TIME: Duration = Duration::from_secs(2);
+const STANDING_CHARACTERS: usize = 8_000;
 
 /// The methods of both eras. A request for one of them that could not be read had wrong parameters.
 const METHODS: [&str; 8] = [
@@ -97,7 +105,33 @@ impl Handler {
             is_newer,
             session,
             body: body.clone(),
+            instructions: None,
         }
+    }
+
+    /// For the requests with which a session begins: asks the families what to tell this agent.
+    pub(super) async fn with_instructions(mut self) -> Self {
+        let mut told = self.catalog.instructions();
+        let families = &self.catalog.families;
+        let standing = families
+            .iter()
+            .map(|family| family.standing(&self.caller.agent));
+        match tokio::time::timeout(STANDING_TIME, join_all(standing)).await {
+            Ok(standing) => {
+                for text in standing.into_iter().flatten() {
+                    if !told.is_empty() {
+                        told.push_str("\n\n");
+                    }
+                    told.extend(text.chars().take(STANDING_CHARACTERS));
+                }
+            }
+            Err(_) => warn!(
+                agent.name = %self.caller.agent.id,
+                "the store was too slow: a session begins without the agent's own directives"
+            ),
+        }
+        self.instructions = Some(told);
+        self
     }
 
     /// Asks the family that has a feature, and reads its answer as what the protocol calls it.
@@ -158,7 +192,8 @@ impl ServerHandler for Handler {
         let server =
             Implementation::new("chandlery", env!("CARGO_PKG_VERSION")).with_title("Chandlery");
         let info = ServerConfig::new(capabilities).with_server_info(server);
-        match self.catalog.instructions() {
+        let told = self.instructions.clone();
+        match told.unwrap_or_else(|| self.catalog.instructions()) {
             none if none.is_empty() => info,
             instructions => info.with_instructions(instructions),
         }

@@ -56,7 +56,12 @@ pub(super) async fn newer(mcp: &Arc<Mcp>, caller: &Caller, posted: Posted) -> Re
         .with_sse_retry(None)
         .disable_allowed_hosts()
         .with_max_request_body_bytes(body.len().max(1));
-    let handler = Handler::newer(mcp, caller, &body);
+    let mut handler = Handler::newer(mcp, caller, &body);
+    if matches!(&message, JsonRpcMessage::Request(request)
+        if matches!(request.request, ClientRequest::DiscoverRequest(_)))
+    {
+        handler = handler.with_instructions().await;
+    }
     let service = StreamableHttpService::new(
         move || Ok(handler.clone()),
         Arc::new(NeverSessionManager::default()),
@@ -156,7 +161,9 @@ async fn open(
     if !OLDER.contains(&client.protocol_version.as_str()) {
         client.protocol_version = ProtocolVersion::V_2025_11_25;
     }
-    let handler = Handler::older(mcp, caller, None, body);
+    let handler = Handler::older(mcp, caller, None, body)
+        .with_instructions()
+        .await;
     let mut running = Running::start(handler, None, request, client.clone());
     let Some(mut answer) = running.messages.recv().await else {
         return wire::empty(StatusCode::INTERNAL_SERVER_ERROR);
