@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use jiff::Timestamp;
+use k8s_openapi::ByteString;
 
 use crate::conditions::reason;
 use crate::constraint::Constraint;
@@ -39,14 +40,25 @@ pub enum Held<'a> {
     Value(&'a [u8]),
 }
 
-/// Checks whom a Workspace is served by, and the URL of its database.
+/// What a Secret holds as a whole.
+#[derive(Clone, Copy, Debug)]
+pub enum Data<'a> {
+    /// Nobody looked: no finding comes of it.
+    Unknown,
+    /// There is no such Secret.
+    NoObject,
+    Entries(&'a BTreeMap<String, ByteString>),
+}
+
+/// Checks whom a Workspace is served by, the URL of its database, and the tokens of its people.
 ///
-/// `account` is the Workspace that `spec.accountRef` names; `store_url` what `spec.store.postgres.urlFrom` names.
-/// Both are ignored when nothing is named.
+/// `account` is the Workspace that `spec.accountRef` names; `store_url` what `spec.store.postgres.urlFrom` names,
+/// `people` what `spec.people.tokensSecretRef` names. Each is ignored when nothing is named.
 pub fn workspace(
     workspace: &Workspace,
     account: Option<&Workspace>,
     store_url: Held<'_>,
+    people: Data<'_>,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(reference) = &workspace.spec.account_ref {
@@ -66,7 +78,49 @@ pub fn workspace(
             flaw_of_url,
         ));
     }
+    if let Some(spec) = &workspace.spec.people {
+        findings.extend(tokens(&spec.tokens_secret_ref.name, people));
+    }
     findings
+}
+
+/// Where a Workspace names the tokens of its people.
+pub const TOKENS_FIELD: &str = "spec.people.tokensSecretRef.name";
+
+/// What is wrong with the tokens of people: a finding for each that does not work.
+fn tokens(name: &str, people: Data<'_>) -> Vec<Finding> {
+    let finding = |reason, message| Finding {
+        reason,
+        field: TOKENS_FIELD.to_owned(),
+        message,
+    };
+    match people {
+        Data::Unknown => Vec::new(),
+        Data::NoObject => vec![finding(
+            reason::SECRET_NOT_FOUND,
+            format!("there is no Secret {name} in this namespace: make it, or correct the name"),
+        )],
+        Data::Entries(entries) => entries
+            .iter()
+            .filter_map(|(person, value)| {
+                let token = value.0.trim_ascii();
+                let other = entries
+                    .iter()
+                    .find(|(other, value)| *other != person && value.0.trim_ascii() == token);
+                let flaw = match (flaw_of_key(token), other) {
+                    (Some(flaw), _) => flaw.to_owned(),
+                    (None, Some((other, _))) => {
+                        format!(
+                            "holds the token of {other} too, so it opens nothing: make one for each"
+                        )
+                    }
+                    (None, None) => return None,
+                };
+                let message = format!("key {person} of Secret {name} {flaw}");
+                Some(finding(reason::SECRET_INVALID, message))
+            })
+            .collect(),
+    }
 }
 
 /// Checks where an Agent works, and the key that it brings.
@@ -382,7 +436,11 @@ impl<'a> Known<'a> {
                 let url = postgres.map_or(Held::Unknown, |postgres| {
                     self.secret(namespace, &postgres.url_from.secret_key_ref)
                 });
-                workspace(found, self.account(namespace, Some(&**found)), url)
+                let people = found.spec.people.as_ref();
+                let people = people.map_or(Data::Unknown, |people| {
+                    self.data(namespace, &people.tokens_secret_ref.name)
+                });
+                workspace(found, self.account(namespace, Some(&**found)), url, people)
             }
             Resource::Agent(found) => {
                 let workspace = self.workspace(namespace, &found.spec.workspace_ref.name);
@@ -454,6 +512,18 @@ impl<'a> Known<'a> {
 
     fn secret(&self, namespace: &str, reference: &SecretKeyRef) -> Held<'a> {
         self.held("Secret", namespace, &reference.name, &reference.key)
+    }
+
+    /// A Secret that holds nothing has no entries; one that is not among the objects may be elsewhere.
+    fn data(&self, namespace: &str, name: &str) -> Data<'a> {
+        static NOTHING: BTreeMap<String, ByteString> = BTreeMap::new();
+        let object = self.0.get(&("Secret", namespace, name));
+        match object.map(|object| &object.resource) {
+            Some(Resource::Secret(secret)) => {
+                Data::Entries(secret.data.as_ref().unwrap_or(&NOTHING))
+            }
+            _ => Data::Unknown,
+        }
     }
 
     fn held(&self, kind: &'static str, namespace: &str, name: &str, key: &str) -> Held<'a> {
@@ -675,6 +745,25 @@ mod tests {
                 "f.yaml:9: Agent/a: spec.key.existingSecretRef: key token of Secret s holds no key in Chandlery's format: `chandlery key new` makes one",
                 "f.yaml:14: ToolSource/crm: spec.openapi.configMapKeyRef: ConfigMap m has no key api: add it, or name another key",
                 "f.yaml:14: ToolSource/crm: spec.auth.bearer.secretKeyRef: Secret s has no key none: add it, or name another key",
+            ],
+        );
+    }
+
+    #[test]
+    fn tokens_of_people_are_keys() {
+        let (key, other) = (Key::from_random([7; 32]), Key::from_random([8; 32]));
+        let other = other.expose();
+        check(
+            &format!(
+                "v1alpha1 Workspace\nmetadata: {{name: home}}\nspec: {{people: {{tokensSecretRef: {{name: p}}}}}}\n---\n\
+                 v1alpha1 Workspace\nmetadata: {{name: other}}\nspec: {{people: {{tokensSecretRef: {{name: elsewhere}}}}}}\n---\n\
+                 apiVersion: v1\nkind: Secret\nmetadata: {{name: p}}\nstringData: {{alice: '{}\n', bob: hunter2, carol: {other}, dave: {other}}}\n",
+                key.expose(),
+            ),
+            &[
+                "f.yaml:4: Workspace/home: spec.people.tokensSecretRef.name: key bob of Secret p holds no key in Chandlery's format: `chandlery key new` makes one",
+                "f.yaml:4: Workspace/home: spec.people.tokensSecretRef.name: key carol of Secret p holds the token of dave too, so it opens nothing: make one for each",
+                "f.yaml:4: Workspace/home: spec.people.tokensSecretRef.name: key dave of Secret p holds the token of carol too, so it opens nothing: make one for each",
             ],
         );
     }

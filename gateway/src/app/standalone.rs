@@ -2,12 +2,12 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::cli;
 use super::connect::{Client, Endpoint};
 use crate::directory::Directory;
-use crate::directory::files::key_file;
+use crate::directory::files::{ADMIN, key_file, person_file};
 
 /// Agents that get all their snippets printed; for more there is `chandlery connect`.
 const WITH_SNIPPETS: usize = 3;
@@ -21,6 +21,8 @@ pub(super) struct Announcement {
     base: String,
     health: String,
     agents: Vec<Endpoint>,
+    /// The token that was made since no Workspace names people.
+    token: Option<PathBuf>,
 }
 
 impl Announcement {
@@ -41,7 +43,14 @@ impl Announcement {
             .into_iter()
             .map(|id| Endpoint::new(&base, id, &key_file(data, id)))
             .collect();
+        let is_admin = |known: &crate::directory::Snapshot| {
+            known.people.values().any(|person| *person.name == *ADMIN)
+        };
+        let token = person_file(data, ADMIN);
+        let is_made = token.is_file() && snapshot.as_deref().is_some_and(is_admin);
+        let token = is_made.then(|| std::path::absolute(&token).unwrap_or(token));
         Self {
+            token,
             base,
             health: url(health),
             agents,
@@ -86,6 +95,9 @@ impl fmt::Display for Announcement {
             f,
             "\nMore agents and clients: chandlery connect AGENT --client …"
         )?;
+        if let Some(token) = &self.token {
+            writeln!(f, "people    token of {ADMIN}: {}", token.display())?;
+        }
         writeln!(f, "health    {}/readyz", self.health)?;
         write!(f, "serving   {}", self.base)
     }

@@ -1,7 +1,10 @@
 //! From what is in the way to the conditions that tools wait for: Ready, Reconciling, Stalled.
 
-use chandlery_crds::check::{Finding, Held};
+use std::collections::BTreeMap;
+
+use chandlery_crds::check::{Data, Finding, Held};
 use chandlery_crds::conditions::{Wanted, kind, reason};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
 /// Something that keeps an object from being ready.
@@ -98,6 +101,15 @@ pub(crate) fn held<'a>(secret: Option<&'a Secret>, key: &str) -> Held<'a> {
     };
     let value = secret.data.as_ref().and_then(|data| data.get(key));
     value.map_or(Held::NoKey, |value| Held::Value(&value.0))
+}
+
+/// What a Secret holds that was looked for.
+pub(crate) fn data(secret: Option<&Secret>) -> Data<'_> {
+    static NOTHING: BTreeMap<String, ByteString> = BTreeMap::new();
+    match secret {
+        None => Data::NoObject,
+        Some(secret) => Data::Entries(secret.data.as_ref().unwrap_or(&NOTHING)),
+    }
 }
 
 /// What lies under `key` of a ConfigMap that was looked for.

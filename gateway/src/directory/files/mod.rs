@@ -31,7 +31,7 @@ use tracing::{error, info, warn};
 use self::identities::{Identities, Identity};
 pub use self::identities::{IdentityError, key_file, own_secret, person_file};
 use super::build::{Resources, build};
-use super::people::{Tokens, tokens};
+use super::people::{self, Tokens};
 use super::{Publisher, Snapshot, chain};
 use crate::store::Clock;
 
@@ -345,15 +345,14 @@ impl Files {
             let tokens = match &workspace.spec.people {
                 Some(people) => {
                     let name = &people.tokens_secret_ref.name;
-                    let secret = objects.iter().find_map(|other| match &other.resource {
-                        Resource::Secret(secret)
-                            if other.namespace() == object.namespace() && other.name() == name =>
-                        {
-                            Some(secret)
-                        }
-                        _ => None,
-                    });
-                    tokens(name, secret.and_then(|secret| secret.data.as_ref()))
+                    let secret = find_secret(objects, object.namespace(), name);
+                    if secret.is_none() {
+                        let message =
+                            format!("no tokens yet: put the Secret {name} into this folder");
+                        note(&object.problem(check::TOKENS_FIELD, message));
+                    }
+                    // What is wrong with single tokens is said by the check of all manifests.
+                    people::read(name, secret.and_then(|secret| secret.data.as_ref())).tokens
                 }
                 None => Tokens::from([(ADMIN.to_owned(), self.identities.person(ADMIN)?)]),
             };
@@ -728,6 +727,52 @@ mod tests {
         folder.write(&[("secret.yaml", &secret)]);
         folder.look();
         assert!(folder.opens(key.expose()) && folder.key("default.a").is_none());
+    }
+
+    #[test]
+    fn people_are_those_of_the_secret_or_an_admin_whose_token_stays() {
+        let mut folder = Folder::new(&[("home.yaml", HOME)]);
+        let people = |folder: &Folder| {
+            let snapshot = folder.directory.snapshot().unwrap();
+            let mut names: Vec<String> = snapshot
+                .people
+                .values()
+                .map(|person| format!("{} of {}", person.name, person.account))
+                .collect();
+            names.sort();
+            names
+        };
+        let token = |folder: &Folder| {
+            std::fs::read_to_string(person_file(&folder.root.path().join("data"), ADMIN)).unwrap()
+        };
+        folder.start().unwrap();
+        assert_eq!(people(&folder), ["admin of default.home"]);
+        let made = token(&folder);
+        folder.start().unwrap();
+        assert_eq!(token(&folder), made);
+        let snapshot = folder.directory.snapshot().unwrap();
+        assert!(auth::person(&snapshot, &made).is_some());
+
+        folder.write(&[(
+            "home.yaml",
+            &HOME.replace("{}", "{people: {tokensSecretRef: {name: p}}}"),
+        )]);
+        folder.look();
+        assert_eq!(people(&folder), [""; 0]);
+        let key = Key::from_random([5; 32]);
+        let secret = format!(
+            "apiVersion: v1\nkind: Secret\nmetadata: {{name: p}}\nstringData: {{alice: '{}', bob: hunter2}}\n",
+            key.expose()
+        );
+        folder.write(&[("p.yaml", &secret)]);
+        folder.look();
+        assert_eq!(people(&folder), ["alice of default.home"]);
+        // An agent's key is no person's token.
+        let mine = agent("a", "  key: {existingSecretRef: {name: p, key: alice}}\n");
+        folder.write(&[("a.yaml", &mine)]);
+        folder.look();
+        assert_eq!(people(&folder), [""; 0]);
+        assert!(folder.opens(key.expose()));
     }
 
     #[test]
