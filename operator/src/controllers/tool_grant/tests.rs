@@ -104,39 +104,55 @@ fn served_latches_for_a_generation() {
 #[test]
 fn a_rule_or_a_time_that_cannot_be_read_stalls_the_grant() {
     let rules = "constraints: [{name: small, cel: 'args.amount <= 100', message: m}, {name: all, cel: 'args.items.all(i, i > 0)', message: m}]";
-    check_grant(&grant_of(rules), &observed(Coverage::All), expect![[r#"
+    check_grant(
+        &grant_of(rules),
+        &observed(Coverage::All),
+        expect![[r#"
         Accepted False InvalidConstraint: rule all: comprehensions (all, exists, exists_one, filter, map) are not allowed in rules; test the fields by name
         ResolvedRefs True Resolved: everything named is there
         Served True Served: every replica goes by this generation
         Ready False InvalidConstraint: rule all: comprehensions (all, exists, exists_one, filter, map) are not allowed in rules; test the fields by name
         Stalled True InvalidConstraint: rule all: comprehensions (all, exists, exists_one, filter, map) are not allowed in rules; test the fields by name
-    "#]]);
+    "#]],
+    );
     let times = "notBefore: tomorrow, expiresAt: '1969-01-01T00:00:00Z'";
-    check_grant(&grant_of(times), &observed(Coverage::All), expect![[r#"
+    check_grant(
+        &grant_of(times),
+        &observed(Coverage::All),
+        expect![[r#"
         Accepted False Invalid: "tomorrow" is no time; write one such as 2027-01-31T18:00:00Z
         ResolvedRefs True Resolved: everything named is there
         Served True Served: every replica goes by this generation
         Ready False Invalid: "tomorrow" is no time; write one such as 2027-01-31T18:00:00Z
         Stalled True Invalid: "tomorrow" is no time; write one such as 2027-01-31T18:00:00Z
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn a_grant_says_that_it_is_over_or_not_begun() {
     let begin = "notBefore: '1970-01-01T00:00:01Z', expiresAt: '1970-01-02T00:00:00Z'";
-    check_grant(&grant_of(begin), &observed(Coverage::All), expect![[r#"
+    check_grant(
+        &grant_of(begin),
+        &observed(Coverage::All),
+        expect![[r#"
         Accepted True Accepted: everything written can be understood
         ResolvedRefs True Resolved: everything named is there
         Served True Served: every replica goes by this generation
         Ready False NotYetBegun: the grant begins to count at 1970-01-01T00:00:01Z
-    "#]]);
+    "#]],
+    );
     let end = "expiresAt: '1970-01-01T00:00:00Z'";
-    check_grant(&grant_of(end), &observed(Coverage::All), expect![[r#"
+    check_grant(
+        &grant_of(end),
+        &observed(Coverage::All),
+        expect![[r#"
         Accepted True Accepted: everything written can be understood
         ResolvedRefs True Resolved: everything named is there
         Served True Served: every replica goes by this generation
         Ready False Expired: the grant ended at 1970-01-01T00:00:00Z: write a later expiresAt, or delete it
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -161,11 +177,15 @@ fn a_built_in_can_be_granted_where_the_workspace_requires_it() {
     let mut workspace = (*observed.workspace.unwrap()).clone();
     workspace.spec.grant_required = vec!["agnt_*".to_owned()];
     observed.workspace = Some(Arc::new(workspace));
-    check_grant(&grant, &observed, expect![[r#"
+    check_grant(
+        &grant,
+        &observed,
+        expect![[r#"
         Accepted True Accepted: everything written can be understood
         ResolvedRefs False NotGrantable: memory names a built-in tool, which Workspace crew serves without a grant: write it under tools of the Agent, or under grantRequired of the Workspace
         Served True Served: every replica goes by this generation
         Ready False NotGrantable: memory names a built-in tool, which Workspace crew serves without a grant: write it under tools of the Agent, or under grantRequired of the Workspace
         Stalled True NotGrantable: memory names a built-in tool, which Workspace crew serves without a grant: write it under tools of the Agent, or under grantRequired of the Workspace
-    "#]]);
+    "#]],
+    );
 }
