@@ -321,8 +321,9 @@ pub fn tool_entry<'a>(
 /// Everything that can be said of `objects` as a whole: duplicates, and each one's references to the others.
 ///
 /// A Secret or ConfigMap that is not among them may well be elsewhere, so it is not missed; one that is must hold
-/// what it is asked for. `built_in` are the names of all built-in tools.
-pub fn all(objects: &[Object], built_in: &[&str]) -> Vec<Problem> {
+/// what it is asked for. Whether entries of `spec.tools` name anything is for [`entries`] to say, where somebody knows
+/// the tools.
+pub fn all(objects: &[Object]) -> Vec<Problem> {
     let mut by_name = BTreeMap::new();
     let mut problems = Vec::new();
     for object in objects {
@@ -344,12 +345,24 @@ pub fn all(objects: &[Object], built_in: &[&str]) -> Vec<Problem> {
     for object in objects {
         problems.extend(
             known
-                .findings(object, built_in)
+                .findings(object)
                 .into_iter()
                 .map(|finding| object.problem(&finding.field, finding.message)),
         );
     }
     problems
+}
+
+/// What is said of the entries and switches of an Agent that serve nothing, each where it is written.
+pub fn entries(object: &Object, agent: &Agent, unresolved: Vec<Unresolved>) -> Vec<Problem> {
+    let place = |entry: &str| {
+        let at = agent.spec.tools.iter().position(|written| written == entry);
+        at.map_or_else(|| format!("spec.{entry}"), |at| format!("spec.tools[{at}]"))
+    };
+    unresolved
+        .into_iter()
+        .map(|unresolved| object.problem(&place(&unresolved.entry), unresolved.message))
+        .collect()
 }
 
 /// Secrets that two objects want to write, or that is there already and belongs to nobody of ours.
@@ -424,7 +437,7 @@ fn secrets_of(object: &Object) -> Vec<(String, &'static str)> {
 struct Known<'a>(BTreeMap<(&'static str, &'a str, &'a str), &'a Object>);
 
 impl<'a> Known<'a> {
-    fn findings(&self, object: &Object, built_in: &[&str]) -> Vec<Finding> {
+    fn findings(&self, object: &Object) -> Vec<Finding> {
         let namespace = object.namespace();
         match &object.resource {
             Resource::Workspace(found) => {
@@ -452,17 +465,7 @@ impl<'a> Known<'a> {
                 let key = reference.map_or(Held::Unknown, |reference| {
                     self.held("Secret", namespace, &reference.name, &reference.key)
                 });
-                let mut findings = agent(found, workspace, self.account(namespace, workspace), key);
-                for (at, entry) in found.spec.tools.iter().enumerate() {
-                    findings.extend(tool_entry(entry, built_in.iter().copied()).map(
-                        |unresolved| Finding {
-                            reason: reason::UNRESOLVED,
-                            field: format!("spec.tools[{at}]"),
-                            message: unresolved.message,
-                        },
-                    ));
-                }
-                findings
+                agent(found, workspace, self.account(namespace, workspace), key)
             }
             Resource::ToolSource(found) => {
                 let reference = found
@@ -663,9 +666,19 @@ mod tests {
         let text: String = text.replace("v1alpha1 ", "apiVersion: chandlery.dev/v1alpha1\nkind: ");
         let read = manifest::read("f.yaml", &text);
         assert_eq!(read.problems, []);
-        let problems: Vec<String> = all(&read.objects, &["task", "memory", "agnt_datetime_now"])
-            .iter()
-            .map(ToString::to_string)
+        let built_in = ["task", "memory", "agnt_datetime_now"];
+        let of_agents = read.objects.iter().flat_map(|object| {
+            let Resource::Agent(agent) = &object.resource else {
+                return Vec::new();
+            };
+            let entries = agent.spec.tools.iter();
+            let unresolved = entries.filter_map(|entry| tool_entry(entry, built_in.into_iter()));
+            super::entries(object, agent, unresolved.collect())
+        });
+        let problems: Vec<String> = all(&read.objects)
+            .into_iter()
+            .chain(of_agents)
+            .map(|problem| problem.to_string())
             .collect();
         assert_eq!(problems, expected);
     }

@@ -21,6 +21,7 @@ use chandlery_crds::key::{Digest, Key};
 use chandlery_crds::manifest::{self, Object, Problem, Resource};
 use chandlery_crds::names::{ROTATE_KEY_ANNOTATION, agent_id};
 use chandlery_crds::schema;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::Value;
@@ -43,12 +44,14 @@ const MAX_BYTES: u64 = 4 << 20;
 /// The person that there is when no account names any.
 pub const ADMIN: &str = "admin";
 
+/// What can be said of all manifests together, at a moment.
+pub type Check = Box<dyn Fn(&[Object], Timestamp) -> Vec<Problem> + Send>;
+
 /// The writing side of a directory that comes from a folder.
 pub struct Files {
     folder: PathBuf,
     identities: Identities,
-    /// Names of all built-in tools, for what is said of manifests.
-    built_in: Vec<String>,
+    check: Check,
     clock: Clock,
     publisher: Publisher,
     /// What was last acted upon.
@@ -94,18 +97,18 @@ struct Stamp {
 }
 
 impl Files {
-    /// Reads `folder` and publishes it. UIDs and keys are kept in `data`; `built_in` are the names of all tools.
+    /// Reads `folder` and publishes it. UIDs and keys are kept in `data`; what `check` says is logged.
     pub fn open(
         folder: &Path,
         data: &Path,
-        built_in: Vec<String>,
+        check: Check,
         clock: Clock,
         publisher: Publisher,
     ) -> Result<Self, FilesError> {
         let mut files = Self {
             folder: folder.to_owned(),
             identities: Identities::open(data)?,
-            built_in,
+            check,
             clock,
             publisher,
             seen: Look::default(),
@@ -318,8 +321,7 @@ impl Files {
             }
         }
         resources.people = self.people(&objects)?;
-        let built_in: Vec<&str> = self.built_in.iter().map(String::as_str).collect();
-        for problem in check::all(&objects, &built_in) {
+        for problem in (self.check)(&objects, self.clock.now()) {
             note(&problem);
         }
         self.snapshot = Arc::new(build(&resources, None, &self.snapshot));
@@ -588,12 +590,18 @@ mod tests {
                 self.root.path().join("manifests"),
                 self.root.path().join("data"),
             );
-            let files = Files::open(&manifests, &data, Vec::new(), Clock::system(), publisher)
-                .map_err(|error| {
-                    error
-                        .to_string()
-                        .replace(&*manifests.to_string_lossy(), "…")
-                })?;
+            let files = Files::open(
+                &manifests,
+                &data,
+                Box::new(|objects, _| check::all(objects)),
+                Clock::system(),
+                publisher,
+            )
+            .map_err(|error| {
+                error
+                    .to_string()
+                    .replace(&*manifests.to_string_lossy(), "…")
+            })?;
             self.files = Some(files);
             Ok(())
         }

@@ -118,14 +118,26 @@ mod tests {
     // R-C-210
     #[test]
     fn each_step_of_an_approval_is_one_event_of_its_own_name() {
-        check(ApprovalState::Pending, None, expect![[r#"
+        check(
+            ApprovalState::Pending,
+            None,
+            expect![[r#"
             bosun.304162634465664768696a.pending ApprovalRequested: a call of agnt_queues_enqueue waits for a person (approval 0AbcDefGhij)
-        "#]]);
-        check(ApprovalState::Approved, Some("alice"), expect![[r#"
+        "#]],
+        );
+        check(
+            ApprovalState::Approved,
+            Some("alice"),
+            expect![[r#"
             bosun.304162634465664768696a.approved CallApproved: alice allowed a call of agnt_queues_enqueue (approval 0AbcDefGhij)
-        "#]]);
-        check(ApprovalState::Denied, Some("bob"), expect![[r#"
+        "#]],
+        );
+        check(
+            ApprovalState::Denied,
+            Some("bob"),
+            expect![[r#"
             bosun.304162634465664768696a.denied CallDenied: bob denied a call of agnt_queues_enqueue (approval 0AbcDefGhij)
-        "#]]);
+        "#]],
+        );
     }
 }
