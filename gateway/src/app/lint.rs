@@ -257,9 +257,12 @@ mod tests {
             )
         };
         let coder = format!("{CODER}  tools: [agnt_datetime_now]\n");
-        check(&[("a.yaml", &home), ("b.yaml", &coder)], expect![[r#"
+        check(
+            &[("a.yaml", &home), ("b.yaml", &coder)],
+            expect![[r#"
             b.yaml:6: Agent/coder: spec.tools[0]: no live ToolGrant gives this agent agnt_datetime_now: make one, or wait for its time
-            1 problem"#]]);
+            1 problem"#]],
+        );
         check(
             &[
                 ("a.yaml", &home),
