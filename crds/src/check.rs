@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use jiff::Timestamp;
+use k8s_openapi::ByteString;
 
 use crate::conditions::reason;
 use crate::constraint::Constraint;
@@ -39,14 +40,25 @@ pub enum Held<'a> {
     Value(&'a [u8]),
 }
 
-/// Checks whom a Workspace is served by, and the URL of its database.
+/// What a Secret holds as a whole.
+#[derive(Clone, Copy, Debug)]
+pub enum Data<'a> {
+    /// Nobody looked: no finding comes of it.
+    Unknown,
+    /// There is no such Secret.
+    NoObject,
+    Entries(&'a BTreeMap<String, ByteString>),
+}
+
+/// Checks whom a Workspace is served by, the URL of its database, and the tokens of its people.
 ///
-/// `account` is the Workspace that `spec.accountRef` names; `store_url` what `spec.store.postgres.urlFrom` names.
-/// Both are ignored when nothing is named.
+/// `account` is the Workspace that `spec.accountRef` names; `store_url` what `spec.store.postgres.urlFrom` names,
+/// `people` what `spec.people.tokensSecretRef` names. Each is ignored when nothing is named.
 pub fn workspace(
     workspace: &Workspace,
     account: Option<&Workspace>,
     store_url: Held<'_>,
+    people: Data<'_>,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(reference) = &workspace.spec.account_ref {
@@ -66,7 +78,49 @@ pub fn workspace(
             flaw_of_url,
         ));
     }
+    if let Some(spec) = &workspace.spec.people {
+        findings.extend(tokens(&spec.tokens_secret_ref.name, people));
+    }
     findings
+}
+
+/// Where a Workspace names the tokens of its people.
+pub const TOKENS_FIELD: &str = "spec.people.tokensSecretRef.name";
+
+/// What is wrong with the tokens of people: a finding for each that does not work.
+fn tokens(name: &str, people: Data<'_>) -> Vec<Finding> {
+    let finding = |reason, message| Finding {
+        reason,
+        field: TOKENS_FIELD.to_owned(),
+        message,
+    };
+    match people {
+        Data::Unknown => Vec::new(),
+        Data::NoObject => vec![finding(
+            reason::SECRET_NOT_FOUND,
+            format!("there is no Secret {name} in this namespace: make it, or correct the name"),
+        )],
+        Data::Entries(entries) => entries
+            .iter()
+            .filter_map(|(person, value)| {
+                let token = value.0.trim_ascii();
+                let other = entries
+                    .iter()
+                    .find(|(other, value)| *other != person && value.0.trim_ascii() == token);
+                let flaw = match (flaw_of_key(token), other) {
+                    (Some(flaw), _) => flaw.to_owned(),
+                    (None, Some((other, _))) => {
+                        format!(
+                            "holds the token of {other} too, so it opens nothing: make one for each"
+                        )
+                    }
+                    (None, None) => return None,
+                };
+                let message = format!("key {person} of Secret {name} {flaw}");
+                Some(finding(reason::SECRET_INVALID, message))
+            })
+            .collect(),
+    }
 }
 
 /// Checks where an Agent works, and the key that it brings.
@@ -267,8 +321,9 @@ pub fn tool_entry<'a>(
 /// Everything that can be said of `objects` as a whole: duplicates, and each one's references to the others.
 ///
 /// A Secret or ConfigMap that is not among them may well be elsewhere, so it is not missed; one that is must hold
-/// what it is asked for. `built_in` are the names of all built-in tools.
-pub fn all(objects: &[Object], built_in: &[&str]) -> Vec<Problem> {
+/// what it is asked for. Whether entries of `spec.tools` name anything is for [`entries`] to say, where somebody knows
+/// the tools.
+pub fn all(objects: &[Object]) -> Vec<Problem> {
     let mut by_name = BTreeMap::new();
     let mut problems = Vec::new();
     for object in objects {
@@ -290,12 +345,24 @@ pub fn all(objects: &[Object], built_in: &[&str]) -> Vec<Problem> {
     for object in objects {
         problems.extend(
             known
-                .findings(object, built_in)
+                .findings(object)
                 .into_iter()
                 .map(|finding| object.problem(&finding.field, finding.message)),
         );
     }
     problems
+}
+
+/// What is said of the entries and switches of an Agent that serve nothing, each where it is written.
+pub fn entries(object: &Object, agent: &Agent, unresolved: Vec<Unresolved>) -> Vec<Problem> {
+    let place = |entry: &str| {
+        let at = agent.spec.tools.iter().position(|written| written == entry);
+        at.map_or_else(|| format!("spec.{entry}"), |at| format!("spec.tools[{at}]"))
+    };
+    unresolved
+        .into_iter()
+        .map(|unresolved| object.problem(&place(&unresolved.entry), unresolved.message))
+        .collect()
 }
 
 /// Secrets that two objects want to write, or that is there already and belongs to nobody of ours.
@@ -370,7 +437,7 @@ fn secrets_of(object: &Object) -> Vec<(String, &'static str)> {
 struct Known<'a>(BTreeMap<(&'static str, &'a str, &'a str), &'a Object>);
 
 impl<'a> Known<'a> {
-    fn findings(&self, object: &Object, built_in: &[&str]) -> Vec<Finding> {
+    fn findings(&self, object: &Object) -> Vec<Finding> {
         let namespace = object.namespace();
         match &object.resource {
             Resource::Workspace(found) => {
@@ -382,7 +449,11 @@ impl<'a> Known<'a> {
                 let url = postgres.map_or(Held::Unknown, |postgres| {
                     self.secret(namespace, &postgres.url_from.secret_key_ref)
                 });
-                workspace(found, self.account(namespace, Some(&**found)), url)
+                let people = found.spec.people.as_ref();
+                let people = people.map_or(Data::Unknown, |people| {
+                    self.data(namespace, &people.tokens_secret_ref.name)
+                });
+                workspace(found, self.account(namespace, Some(&**found)), url, people)
             }
             Resource::Agent(found) => {
                 let workspace = self.workspace(namespace, &found.spec.workspace_ref.name);
@@ -394,17 +465,7 @@ impl<'a> Known<'a> {
                 let key = reference.map_or(Held::Unknown, |reference| {
                     self.held("Secret", namespace, &reference.name, &reference.key)
                 });
-                let mut findings = agent(found, workspace, self.account(namespace, workspace), key);
-                for (at, entry) in found.spec.tools.iter().enumerate() {
-                    findings.extend(tool_entry(entry, built_in.iter().copied()).map(
-                        |unresolved| Finding {
-                            reason: reason::UNRESOLVED,
-                            field: format!("spec.tools[{at}]"),
-                            message: unresolved.message,
-                        },
-                    ));
-                }
-                findings
+                agent(found, workspace, self.account(namespace, workspace), key)
             }
             Resource::ToolSource(found) => {
                 let reference = found
@@ -454,6 +515,18 @@ impl<'a> Known<'a> {
 
     fn secret(&self, namespace: &str, reference: &SecretKeyRef) -> Held<'a> {
         self.held("Secret", namespace, &reference.name, &reference.key)
+    }
+
+    /// A Secret that holds nothing has no entries; one that is not among the objects may be elsewhere.
+    fn data(&self, namespace: &str, name: &str) -> Data<'a> {
+        static NOTHING: BTreeMap<String, ByteString> = BTreeMap::new();
+        let object = self.0.get(&("Secret", namespace, name));
+        match object.map(|object| &object.resource) {
+            Some(Resource::Secret(secret)) => {
+                Data::Entries(secret.data.as_ref().unwrap_or(&NOTHING))
+            }
+            _ => Data::Unknown,
+        }
     }
 
     fn held(&self, kind: &'static str, namespace: &str, name: &str, key: &str) -> Held<'a> {
@@ -593,9 +666,19 @@ mod tests {
         let text: String = text.replace("v1alpha1 ", "apiVersion: chandlery.dev/v1alpha1\nkind: ");
         let read = manifest::read("f.yaml", &text);
         assert_eq!(read.problems, []);
-        let problems: Vec<String> = all(&read.objects, &["task", "memory", "agnt_datetime_now"])
-            .iter()
-            .map(ToString::to_string)
+        let built_in = ["task", "memory", "agnt_datetime_now"];
+        let of_agents = read.objects.iter().flat_map(|object| {
+            let Resource::Agent(agent) = &object.resource else {
+                return Vec::new();
+            };
+            let entries = agent.spec.tools.iter();
+            let unresolved = entries.filter_map(|entry| tool_entry(entry, built_in.into_iter()));
+            super::entries(object, agent, unresolved.collect())
+        });
+        let problems: Vec<String> = all(&read.objects)
+            .into_iter()
+            .chain(of_agents)
+            .map(|problem| problem.to_string())
             .collect();
         assert_eq!(problems, expected);
     }
@@ -675,6 +758,25 @@ mod tests {
                 "f.yaml:9: Agent/a: spec.key.existingSecretRef: key token of Secret s holds no key in Chandlery's format: `chandlery key new` makes one",
                 "f.yaml:14: ToolSource/crm: spec.openapi.configMapKeyRef: ConfigMap m has no key api: add it, or name another key",
                 "f.yaml:14: ToolSource/crm: spec.auth.bearer.secretKeyRef: Secret s has no key none: add it, or name another key",
+            ],
+        );
+    }
+
+    #[test]
+    fn tokens_of_people_are_keys() {
+        let (key, other) = (Key::from_random([7; 32]), Key::from_random([8; 32]));
+        let other = other.expose();
+        check(
+            &format!(
+                "v1alpha1 Workspace\nmetadata: {{name: home}}\nspec: {{people: {{tokensSecretRef: {{name: p}}}}}}\n---\n\
+                 v1alpha1 Workspace\nmetadata: {{name: other}}\nspec: {{people: {{tokensSecretRef: {{name: elsewhere}}}}}}\n---\n\
+                 apiVersion: v1\nkind: Secret\nmetadata: {{name: p}}\nstringData: {{alice: '{}\n', bob: hunter2, carol: {other}, dave: {other}}}\n",
+                key.expose(),
+            ),
+            &[
+                "f.yaml:4: Workspace/home: spec.people.tokensSecretRef.name: key bob of Secret p holds no key in Chandlery's format: `chandlery key new` makes one",
+                "f.yaml:4: Workspace/home: spec.people.tokensSecretRef.name: key carol of Secret p holds the token of dave too, so it opens nothing: make one for each",
+                "f.yaml:4: Workspace/home: spec.people.tokensSecretRef.name: key dave of Secret p holds the token of carol too, so it opens nothing: make one for each",
             ],
         );
     }

@@ -14,6 +14,7 @@ pub mod kind {
     pub const TOOLS_RESOLVED: &str = "ToolsResolved";
     pub const SERVED: &str = "Served";
     pub const RESOLVED_REFS: &str = "ResolvedRefs";
+    pub const ACCEPTED: &str = "Accepted";
 }
 
 /// Reasons: facts in PascalCase.
@@ -42,7 +43,10 @@ pub mod reason {
     pub const CONFIG_MAP_NOT_FOUND: &str = "ConfigMapNotFound";
     pub const AGENT_NOT_FOUND: &str = "AgentNotFound";
     pub const TOOL_SOURCE_NOT_FOUND: &str = "ToolSourceNotFound";
+    pub const ACCEPTED: &str = "Accepted";
     pub const INVALID_CONSTRAINT: &str = "InvalidConstraint";
+    pub const NOT_YET_BEGUN: &str = "NotYetBegun";
+    pub const EXPIRED: &str = "Expired";
     pub const NEVER_SERVED: &str = "NeverServed";
     pub const SWITCHED_OFF: &str = "SwitchedOff";
     pub const NOT_GRANTED: &str = "NotGranted";

@@ -42,6 +42,30 @@ pub struct AgentReport {
     /// The first 32 of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<Unresolved>,
+    /// Calls that wait for a person, and what was decided in the last 10 minutes: at most 16, the latest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<ApprovalNews>,
+}
+
+/// Where a call stands that a person has to allow. Never what its arguments are.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovalNews {
+    pub id: String,
+    /// Per-operation name.
+    pub tool: String,
+    pub state: ApprovalState,
+    /// Who decided; absent while nobody has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ApprovalState {
+    Pending,
+    Approved,
+    Denied,
 }
 
 /// An entry of `spec.tools` that names nothing which can be served.

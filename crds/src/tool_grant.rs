@@ -24,6 +24,7 @@ use crate::fields::{Conditions, LocalRef};
     printcolumn(name = "Ready", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].status"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].reason"),
     printcolumn(name = "Workspace", type_ = "string", json_path = ".spec.workspaceRef.name"),
+    printcolumn(name = "Expires", type_ = "string", json_path = ".spec.expiresAt"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.conditions[?(@.type==\"Ready\")].message", priority = 1),
     validation = Rule::new("self.metadata.name.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$') && self.metadata.name.size() <= 63")
@@ -128,7 +129,7 @@ pub struct ToolGrantStatus {
     /// The `metadata.generation` that this status is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// Ready, ResolvedRefs, Served, and Reconciling or Stalled while something is open or wrong.
+    /// Ready, Accepted, ResolvedRefs, Served, and Reconciling or Stalled while something is open or wrong.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::embedded::conditions")]
     pub conditions: Conditions,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use chandlery_crds::names;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::events::v1::Event;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::core::Status;
 use kube::{Api, Client, Resource, ResourceExt};
@@ -160,6 +161,16 @@ impl Cluster {
             self.api(&namespace).create(&parameters, secret),
         )
         .await
+    }
+
+    /// Makes an Event; one of that name is a conflict.
+    pub(crate) async fn create_event(&self, event: &Event) -> Result<(), Error> {
+        let api: Api<Event> = self.api(&event.namespace().unwrap_or_default());
+        let parameters = PostParams::default();
+        let create = api.create(&parameters, event);
+        call::<Event, _>("create", &event.name_any(), create)
+            .await
+            .map(drop)
     }
 
     /// Server-side apply under our one field manager. An object that carries uid and resourceVersion is written only

@@ -1,6 +1,7 @@
 //! What every reconcile may use.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chandlery_crds::key::Key;
@@ -26,7 +27,32 @@ pub(crate) struct Context {
     pub(crate) health: Arc<Health>,
     /// Where the API server listens.
     pub(crate) api_server: watch::Receiver<Vec<ApiServer>>,
+    /// Which of the operator's replicas writes Events.
+    pub(crate) reporter: String,
+    pub(crate) told: Told,
     recorder: Recorder,
+}
+
+/// Names of Events that were written or found, so that they are not tried again and again. Forgetting is harmless.
+#[derive(Default)]
+pub(crate) struct Told(Mutex<HashSet<String>>);
+
+impl Told {
+    /// Names that are remembered.
+    const MOST: usize = 10_000;
+
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.contains(name)
+    }
+
+    pub(crate) fn add(&self, name: String) {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.len() >= Self::MOST {
+            names.clear();
+        }
+        names.insert(name);
+    }
 }
 
 impl Context {
@@ -43,6 +69,8 @@ impl Context {
         };
         Self {
             recorder: Recorder::new(cluster.client(), reporter),
+            reporter: settings.identity.clone(),
+            told: Told::default(),
             gateway: settings.gateway.clone(),
             applied: Applied::default(),
             cluster,

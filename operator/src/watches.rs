@@ -241,6 +241,16 @@ impl Watched for Workspace {
             );
         }
         wakes.extend(caches.waiting(&namespace));
+        // What a grant may name is up to its Workspace.
+        let grants = caches.grants.state_filter(|grant| {
+            grant.namespace().as_deref() == Some(&namespace)
+                && grant.spec.workspace_ref.name == name
+        });
+        wakes.extend(
+            grants
+                .iter()
+                .map(|grant| Wake::Grant(ObjectRef::from_obj(grant.as_ref()))),
+        );
         wakes
     }
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use chandlery_crds::names::gateway_secret;
 use chandlery_crds::report::{AgentReport, HOLD_SECONDS, PATH, Report};
 use http::{HeaderMap, Method, Request, StatusCode, header};
+use jiff::Timestamp;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -18,6 +19,8 @@ use super::side::{Answer, text, with_type};
 use crate::directory::{Directory, Snapshot};
 use crate::pipeline::Pipeline;
 
+/// News of approvals that come together are told together.
+const TOGETHER: Duration = Duration::from_millis(100);
 /// How many unresolved entries of an agent are told.
 const MAX_UNRESOLVED: usize = 32;
 
@@ -40,10 +43,13 @@ pub(super) async fn keep(
     stop: CancellationToken,
 ) {
     let mut changes = directory.changes();
+    let mut news = pipeline.approvals.news.changes();
     let mut revision = first;
     loop {
+        let mut moment = None;
         if let Some(snapshot) = directory.snapshot() {
-            let mut report = report(&snapshot, &pipeline);
+            let (mut report, valid_until) = report(&snapshot, &pipeline);
+            moment = valid_until;
             report.revision = revision;
             let is_new = newest
                 .borrow()
@@ -56,17 +62,45 @@ pub(super) async fn keep(
                 newest.send_replace(Some(Arc::new(Told { report, json })));
             }
         }
-        match stop.run_until_cancelled(changes.changed()).await {
-            Some(Ok(())) => {}
-            _ => return,
+        let next = async {
+            tokio::select! {
+                changed = changes.changed() => changed.is_ok(),
+                told = news.changed() => {
+                    tokio::time::sleep(TOGETHER).await;
+                    told.is_ok()
+                }
+                () = until(moment, pipeline.clock.now()) => true,
+            }
+        };
+        if stop.run_until_cancelled(next).await != Some(true) {
+            return;
         }
     }
 }
 
-fn report(snapshot: &Snapshot, pipeline: &Pipeline) -> Report {
+/// Ends at `moment`, or never.
+async fn until(moment: Option<Timestamp>, now: Timestamp) {
+    match moment {
+        Some(moment) => {
+            // A timer may be a little early.
+            let pause = Duration::try_from(moment.duration_since(now)).unwrap_or_default();
+            tokio::time::sleep(pause + Duration::from_millis(5)).await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// The report, and until when it is true by the clock alone.
+fn report(snapshot: &Snapshot, pipeline: &Pipeline) -> (Report, Option<Timestamp>) {
     let now = pipeline.clock.now();
+    let mut news = pipeline.approvals.news.by_agent(now.as_millisecond());
+    let mut valid_until: Option<Timestamp> = None;
     let agents = snapshot.agents.values().map(|agent| {
         let catalog = pipeline.catalogs.of(agent, now);
+        valid_until = [valid_until, catalog.valid_until]
+            .into_iter()
+            .flatten()
+            .min();
         let report = AgentReport {
             generation: agent.generation,
             key_revision: agent.key_revision,
@@ -78,21 +112,24 @@ fn report(snapshot: &Snapshot, pipeline: &Pipeline) -> Report {
                 .take(MAX_UNRESOLVED)
                 .cloned()
                 .collect(),
+            approvals: news.remove(&agent.uid).unwrap_or_default(),
         };
         (agent.uid.clone(), report)
     });
+    let agents = agents.collect();
     let workspaces = snapshot.workspaces.values();
     let grants = snapshot.grants.values();
-    Report {
+    let report = Report {
         revision: 0,
-        agents: agents.collect(),
+        agents,
         workspaces: workspaces
             .map(|workspace| (workspace.uid.clone(), workspace.generation))
             .collect(),
         grants: grants
             .map(|grant| (grant.uid.clone(), grant.generation))
             .collect(),
-    }
+    };
+    (report, valid_until)
 }
 
 fn count(number: usize) -> i64 {

@@ -6,12 +6,18 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use chandlery_crds::check;
-use chandlery_crds::manifest::{self, Manifests, Problem};
+use chandlery_crds::manifest::{self, Manifests, Object, Problem, Resource};
+use chandlery_crds::names::agent_id;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::cli::{print, usage};
+use crate::catalog;
+use crate::directory::Snapshot;
 use crate::directory::files::is_manifest;
 use crate::families;
+use crate::store::Clock;
+use crate::tool::Tool;
 
 #[derive(clap::Args)]
 pub(super) struct Args {
@@ -49,7 +55,7 @@ pub(super) fn run(args: Args) -> ExitCode {
         Ok(files) => files,
         Err(error) => return usage(error),
     };
-    let report = lint(&files);
+    let report = lint(&files, Clock::system().now());
     let text = match args.output {
         Output::Json => serde_json::to_string_pretty(&report).expect("a report serializes"),
         Output::Text => report.to_string(),
@@ -80,7 +86,7 @@ impl std::fmt::Display for Report {
 /// Checks the text of all files together.
 ///
 /// References are checked once every object can be taken: a reference to a broken object is no problem of its own.
-fn lint(files: &[(String, String)]) -> Report {
+fn lint(files: &[(String, String)], now: Timestamp) -> Report {
     let mut report = Report::default();
     let mut objects = Vec::new();
     for (name, text) in files {
@@ -95,11 +101,36 @@ fn lint(files: &[(String, String)]) -> Report {
     }
     report.objects = objects.len();
     if report.problems.is_empty() {
-        let tools = families::tools();
-        let built_in: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
-        report.problems = check::all(&objects, &built_in);
+        report.problems = problems(&objects, &families::tools(), now);
     }
     report
+}
+
+/// Everything that can be said of objects as a whole: what the operator would say of their references, and the gateway
+/// of what they give to agents at `now`. `tools` are all that there are.
+pub(super) fn problems(objects: &[Object], tools: &[Tool], now: Timestamp) -> Vec<Problem> {
+    let snapshot = Snapshot::default().with(objects);
+    let mut problems = check::all(objects);
+    for object in objects {
+        let Resource::Agent(agent) = &object.resource else {
+            continue;
+        };
+        let unresolved = match snapshot
+            .agents
+            .get(&agent_id(object.namespace(), object.name()))
+        {
+            Some(agent) => catalog::lint(tools, agent, now),
+            // Without its Workspace nobody knows what it needs a grant for.
+            None => {
+                let names = tools.iter().map(|tool| &*tool.name);
+                let entries = agent.spec.tools.iter();
+                let wrong = entries.filter_map(|entry| check::tool_entry(entry, names.clone()));
+                wrong.collect()
+            }
+        };
+        problems.extend(check::entries(object, agent, unresolved));
+    }
+    problems
 }
 
 /// Name and text of every file, in the order of the arguments, a folder's files by name.
@@ -168,7 +199,8 @@ mod tests {
             .iter()
             .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()))
             .collect();
-        expected.assert_eq(&lint(&files).to_string());
+        let now = "2026-12-01T00:00:00Z".parse().unwrap();
+        expected.assert_eq(&lint(&files, now).to_string());
     }
 
     const HOME: &str =
@@ -214,6 +246,56 @@ mod tests {
             ],
             expect![[r#"
                 b.yaml:7: Agent/coder: spec.tools[0]: there is no built-in tool agnt_datetime
+                1 problem"#]],
+        );
+    }
+
+    // R-C-023: what a gateway would leave out is said before anything runs, in the same words.
+    #[test]
+    fn entries_that_would_serve_nothing_are_said() {
+        let home = HOME.replace("{}", "{grantRequired: ['agnt_*']}");
+        let grant = |more: &str| {
+            format!(
+                "apiVersion: chandlery.dev/v1alpha1\nkind: ToolGrant\nmetadata: {{name: g}}\nspec: {{workspaceRef: {{name: home}}, agents: {{all: true}}, tools: ['agnt_datetime_*']{more}}}\n"
+            )
+        };
+        let coder = format!("{CODER}  tools: [agnt_datetime_now]\n");
+        check(
+            &[("a.yaml", &home), ("b.yaml", &coder)],
+            expect![[r#"
+            b.yaml:6: Agent/coder: spec.tools[0]: no live ToolGrant gives this agent agnt_datetime_now: make one, or wait for its time
+            1 problem"#]],
+        );
+        check(
+            &[
+                ("a.yaml", &home),
+                ("b.yaml", &coder),
+                ("c.yaml", &grant("")),
+            ],
+            expect!["3 objects, nothing wrong"],
+        );
+        check(
+            &[
+                ("a.yaml", &home),
+                ("b.yaml", &coder),
+                ("c.yaml", &grant(", expiresAt: '2026-11-01T00:00:00Z'")),
+            ],
+            expect![[r#"
+                b.yaml:6: Agent/coder: spec.tools[0]: no live ToolGrant gives this agent agnt_datetime_now: make one, or wait for its time
+                1 problem"#]],
+        );
+        check(
+            &[
+                ("a.yaml", HOME),
+                (
+                    "b.yaml",
+                    &format!(
+                        "{CODER}  tools:\n  - task\n  - memory\n  workspaceToolsEnabled: false\n  observabilityEnabled: true\n"
+                    ),
+                ),
+            ],
+            expect![[r#"
+                b.yaml:10: Agent/coder: spec.observabilityEnabled: this version has no tools for observabilityEnabled; nothing is served for it
                 1 problem"#]],
         );
     }

@@ -22,7 +22,7 @@ use super::health::Health;
 use super::internal::{self, Internal};
 use super::settings::{AccountName, Settings, Source};
 use super::standalone::Announcement;
-use super::{logs, side};
+use super::{lint, logs, side};
 use crate::audit::Audit;
 use crate::catalog::Registry;
 use crate::directory::files::{self, Files, FilesError, IdentityError};
@@ -260,11 +260,9 @@ async fn read_files(
     publisher: Publisher,
 ) -> Result<Files, ServeError> {
     let (manifests, data, clock) = (manifests.to_owned(), data.to_owned(), clock.clone());
-    let built_in = families::tools()
-        .into_iter()
-        .map(|tool| tool.name.into_owned())
-        .collect();
-    let open = move || Files::open(&manifests, &data, built_in, clock, publisher);
+    let tools = families::tools();
+    let check = Box::new(move |objects: &[_], now| lint::problems(objects, &tools, now));
+    let open = move || Files::open(&manifests, &data, check, clock, publisher);
     match tokio::task::spawn_blocking(open).await {
         Ok(files) => Ok(files?),
         Err(panic) => std::panic::resume_unwind(panic.into_panic()),

@@ -20,9 +20,9 @@ const CLIENTS: [(&str, Client); 3] = [
 pub(super) struct Announcement {
     base: String,
     health: String,
-    /// File of the token that allows calls, if it was made here.
-    token_file: Option<PathBuf>,
     agents: Vec<Endpoint>,
+    /// The token that was made since no Workspace names people.
+    token: Option<PathBuf>,
 }
 
 impl Announcement {
@@ -43,10 +43,16 @@ impl Announcement {
             .into_iter()
             .map(|id| Endpoint::new(&base, id, &key_file(data, id)))
             .collect();
+        let is_admin = |known: &crate::directory::Snapshot| {
+            known.people.values().any(|person| *person.name == *ADMIN)
+        };
+        let token = person_file(data, ADMIN);
+        let is_made = token.is_file() && snapshot.as_deref().is_some_and(is_admin);
+        let token = is_made.then(|| std::path::absolute(&token).unwrap_or(token));
         Self {
+            token,
             base,
             health: url(health),
-            token_file: Some(person_file(data, ADMIN)).filter(|file| file.is_file()),
             agents,
         }
     }
@@ -89,10 +95,10 @@ impl fmt::Display for Announcement {
             f,
             "\nMore agents and clients: chandlery connect AGENT --client …"
         )?;
-        if let Some(token) = &self.token_file {
+        if let Some(token) = &self.token {
             writeln!(
                 f,
-                "people    {}/api/v1, token in {}",
+                "people    {}/api/v1, token of {ADMIN} in {}",
                 self.base,
                 token.display()
             )?;

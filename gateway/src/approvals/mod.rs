@@ -2,6 +2,7 @@
 //! execution (R-C-210…213). What is in doubt does not run.
 
 mod digest;
+mod news;
 mod store;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 pub use self::digest::digest;
+pub use self::news::News;
 use crate::directory::Agent;
 use crate::gate::Allowed;
 use crate::metrics::Metrics;
@@ -45,6 +47,8 @@ pub struct Approvals {
     metrics: Arc<Metrics>,
     /// Who waits for which decision.
     waiting: DashMap<i64, watch::Sender<()>>,
+    /// What happened lately.
+    pub news: News,
 }
 
 /// One row.
@@ -211,6 +215,7 @@ impl Approvals {
             store,
             metrics,
             waiting: DashMap::new(),
+            news: News::new(),
         }
     }
 
@@ -249,6 +254,7 @@ impl Approvals {
             ))));
         };
         self.metrics.approval("asked");
+        self.news.tell(&made);
         // Another caller may have been first, and its row may even be decided by now.
         let standpoint = self.of_row(scope, &made).await?;
         Ok(standpoint.unwrap_or_else(|| Standpoint::Pending(made.ticket())))
@@ -351,7 +357,8 @@ impl Approvals {
             "denied"
         };
         let decided = store::decide(&self.store, scope, id, decision).await?;
-        if matches!(decided, Some(Decided::Now(_))) {
+        if let Some(Decided::Now(row)) = &decided {
+            self.news.tell(row);
             self.metrics.approval(outcome);
             self.wake(id);
         }
@@ -362,6 +369,7 @@ impl Approvals {
     pub async fn withdraw(&self, workspace: &str, id: Id) -> Result<bool, StoreError> {
         let scope = self.store.scope(workspace).await?;
         let withdrawn = store::withdraw(&self.store, scope, id).await?;
+        self.news.forget(id);
         self.wake(id);
         Ok(withdrawn)
     }

@@ -135,7 +135,8 @@ impl Catalog {
                 }
             })
             .collect();
-        let unresolved = unresolved(registry, &agent, &entries);
+        let serves = |entry: &str| entries.keys().any(|name| names::glob_matches(entry, name));
+        let unresolved = unresolved(registry.tools().map(|tool| &**tool), &agent, serves);
         Self {
             agent,
             tools,
@@ -255,23 +256,38 @@ fn list(listed: &mut Vec<Listed>, listing: Listing, at: usize, entry: Arc<Entry>
     }
 }
 
-/// The entries of `spec.tools` that serve nothing, and the switches that are on for nothing (R-C-023).
-fn unresolved(
-    registry: &Registry,
+/// What [`Catalog::unresolved`] would be of an agent that nobody serves yet.
+pub fn lint(tools: &[Tool], agent: &Agent, now: Timestamp) -> Vec<Unresolved> {
+    let tools = tools.iter().filter(|tool| !is_never_served(&tool.name));
+    let served: Vec<&Tool> = tools
+        .clone()
+        .filter(|tool| Rights::of(agent, tool).is_ok_and(|rights| rights.is_visible(now)))
+        .collect();
+    let serves = |entry: &str| {
+        served
+            .iter()
+            .any(|tool| names::glob_matches(entry, &tool.name))
+    };
+    unresolved(tools, agent, serves)
+}
+
+/// The entries of `spec.tools` that serve nothing, and the switches that are on for nothing (R-C-023). `tools` are all
+/// that an agent could be served.
+fn unresolved<'a>(
+    tools: impl Iterator<Item = &'a Tool> + Clone,
     agent: &Agent,
-    served: &HashMap<Cow<'static, str>, Arc<Entry>>,
+    serves: impl Fn(&str) -> bool,
 ) -> Vec<Unresolved> {
-    let serves = |entry: &str| served.keys().any(|name| names::glob_matches(entry, name));
     let entries = agent.spec.tools.iter();
     let entries = entries
         .filter(|entry| !serves(entry))
-        .filter_map(|entry| reason_of(registry, agent, entry));
+        .filter_map(|entry| reason_of(tools.clone(), agent, entry));
     let switches = OPTIONAL_SWITCHES
         .into_iter()
         .filter(|(switch, _)| switch.is_on(&agent.spec))
         .filter(|(switch, _)| {
-            !registry
-                .tools()
+            !tools
+                .clone()
                 .any(|tool| tool.served == Served::Switch(*switch))
         })
         .map(|(_, field)| Unresolved {
@@ -293,9 +309,12 @@ const OPTIONAL_SWITCHES: [(Switch, &str); 7] = [
     (Switch::CodeExecution, "codeExecution.enabled"),
 ];
 
-fn reason_of(registry: &Registry, agent: &Agent, entry: &str) -> Option<Unresolved> {
-    let named = |tool: &&Arc<Tool>| names::glob_matches(entry, &tool.name);
-    let (reason, message) = match registry.tools().find(named) {
+fn reason_of<'a>(
+    mut tools: impl Iterator<Item = &'a Tool>,
+    agent: &Agent,
+    entry: &str,
+) -> Option<Unresolved> {
+    let (reason, message) = match tools.find(|tool| names::glob_matches(entry, &tool.name)) {
         _ if is_never_served(entry) => (
             reason::NEVER_SERVED,
             format!("{entry} is never served to an agent: take it out of spec.tools"),

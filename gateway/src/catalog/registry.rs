@@ -62,7 +62,7 @@ impl Registry {
     }
 
     /// Every tool that an agent could be served, in the order of lists.
-    pub fn tools(&self) -> impl Iterator<Item = &Arc<Tool>> {
+    pub fn tools(&self) -> impl Iterator<Item = &Arc<Tool>> + Clone {
         let tools = self.tools.iter().map(|(tool, _)| tool);
         tools.filter(|tool| !is_never_served(&tool.name))
     }

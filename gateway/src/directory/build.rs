@@ -94,7 +94,8 @@ pub(super) fn build(resources: &Resources, account: Option<&str>, before: &Snaps
                 name: name.as_str().into(),
                 account: account.as_str().into(),
             };
-            snapshot.people.insert(*digest, person);
+            // Of two accounts with the same token the first has it.
+            snapshot.people.entry(*digest).or_insert(person);
         }
     }
     snapshot

@@ -3,6 +3,8 @@
 //! The watch loop is our own, and short, because a gateway must know when it was last heard of: a client library's
 //! watcher says nothing of a watch that has started again, nor of one that hangs.
 
+mod people;
+
 use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,7 +14,6 @@ use chandlery_crds as crds;
 use chandlery_crds::names::agent_id;
 use futures::StreamExt as _;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, ListParams, WatchEvent, WatchParams};
 use kube::core::{DeserializeGuard, Status};
 use kube::{Client, Resource, ResourceExt as _};
@@ -24,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
 use super::build::{Resources, build};
-use super::people::{Tokens, tokens};
+use super::people::Tokens;
 use super::{Publisher, Snapshot, chain};
 use crate::store::Clock;
 
@@ -33,8 +34,6 @@ const WATCH_SECONDS: u32 = 10;
 const WATCH_GRACE: Duration = Duration::from_secs(3);
 const START_TIMEOUT: Duration = Duration::from_secs(3);
 const PAGE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often people's tokens are read again.
-const PEOPLE_EVERY: Duration = Duration::from_secs(30);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const LAST_RETRY: Duration = Duration::from_secs(2);
@@ -94,9 +93,9 @@ impl Cluster {
         watches.spawn(watch(self.api(), sender.clone(), Change::Agent));
         watches.spawn(watch(self.api(), sender.clone(), Change::Source));
         watches.spawn(watch(self.api(), sender.clone(), Change::Grant));
-        let (secret_of_people, people) = tokio::sync::watch::channel(None);
+        let (people, place) = tokio::sync::watch::channel(None);
         let secrets = Api::namespaced(self.client.clone(), &self.namespace);
-        watches.spawn(follow_people(secrets, self.account.clone(), people, sender));
+        watches.spawn(people::follow(secrets, self.account.clone(), place, sender));
         let mut state = State::new(self.clock.now());
         let mut snapshot = Arc::<Snapshot>::default();
         while let Some(Some(change)) = stop.run_until_cancelled(changes.recv()).await {
@@ -107,12 +106,10 @@ impl Cluster {
             {
                 is_new |= state.absorb(change, self.clock.now());
             }
-            let people = state.resources.workspaces.get(&self.account);
-            let people = people.and_then(|account| account.spec.people.as_ref());
-            let secret = people.map(|people| people.tokens_secret_ref.name.clone());
-            secret_of_people.send_if_modified(|known| {
-                let is_other = *known != secret;
-                *known = secret;
+            let place = state.place_of_people(&self.account);
+            people.send_if_modified(|known| {
+                let is_other = *known != place;
+                *known = place;
                 is_other
             });
             if is_new && state.is_complete() {
@@ -210,6 +207,16 @@ impl State {
         }
     }
 
+    /// Where the tokens of the account's people are written; `None` while it names no people.
+    fn place_of_people(&self, account: &str) -> Option<people::Place> {
+        let account = self.resources.workspaces.get(account)?;
+        let people = account.spec.people.as_ref()?;
+        Some(people::Place {
+            secret: people.tokens_secret_ref.name.clone(),
+            generation: account.metadata.generation.unwrap_or_default(),
+        })
+    }
+
     fn links(&self) -> [Link; 4] {
         [self.workspaces, self.agents, self.sources, self.grants]
     }
@@ -253,58 +260,6 @@ impl Link {
             Event::Heard | Event::Lost => false,
         };
         is_new || was_lost != self.is_lost
-    }
-}
-
-/// Reads the Secret of the account's people by name, again and again: a gateway may list no Secrets.
-///
-/// While the API server does not answer, the tokens that were read last go on working.
-async fn follow_people(
-    secrets: Api<Secret>,
-    account: String,
-    mut name: tokio::sync::watch::Receiver<Option<String>>,
-    sender: mpsc::Sender<Change>,
-) {
-    loop {
-        let secret = name.borrow_and_update().clone();
-        let tokens = match &secret {
-            None => Some(Tokens::new()),
-            Some(secret) => match timeout(PAGE_TIMEOUT, secrets.get_opt(secret)).await {
-                Ok(Ok(found)) => Some(tokens(secret, found.and_then(|found| found.data).as_ref())),
-                Ok(Err(kube::Error::Api(status))) if status.is_forbidden() => {
-                    debug!(
-                        secret.name = secret,
-                        "the Secret of people may not be read yet"
-                    );
-                    Some(Tokens::new())
-                }
-                Ok(Err(error)) => {
-                    warn!(
-                        secret.name = secret,
-                        error = chain(&error),
-                        "people's tokens could not be read; those known go on working"
-                    );
-                    None
-                }
-                Err(_) => None,
-            },
-        };
-        if let Some(tokens) = tokens
-            && sender
-                .send(Change::People(account.clone(), tokens))
-                .await
-                .is_err()
-        {
-            return;
-        }
-        // Gateways that were started together do not ask together.
-        let mut random = [0];
-        let _ = getrandom::fill(&mut random);
-        let pause = PEOPLE_EVERY + Duration::from_millis(u64::from(random[0]) * 20);
-        tokio::select! {
-            changed = name.changed() => if changed.is_err() { return },
-            () = sleep(pause) => {}
-        }
     }
 }
 

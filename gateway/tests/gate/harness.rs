@@ -99,9 +99,9 @@ impl Desk {
         });
         all.push(seeds);
         let registry = Registry::new(all);
-        let built_in = registry.tools().map(|tool| tool.name.to_string()).collect();
+        let check = Box::new(|_: &[chandlery_crds::manifest::Object], _: Timestamp| Vec::new());
         let (publisher, directory) = Directory::new();
-        let files = Files::open(folder.path(), data.path(), built_in, clock, publisher)
+        let files = Files::open(folder.path(), data.path(), check, clock, publisher)
             .unwrap_or_else(|error| panic!("{error}"));
         let mut pipeline = Pipeline::new(
             registry,

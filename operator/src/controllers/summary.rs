@@ -1,7 +1,10 @@
 //! From what is in the way to the conditions that tools wait for: Ready, Reconciling, Stalled.
 
-use chandlery_crds::check::{Finding, Held};
+use std::collections::BTreeMap;
+
+use chandlery_crds::check::{Data, Finding, Held};
 use chandlery_crds::conditions::{Wanted, kind, reason};
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
 /// Something that keeps an object from being ready.
@@ -57,31 +60,33 @@ impl From<&Finding> for Obstacle {
 
 /// Whether everything that the object names is there.
 pub(crate) fn resolved_refs(findings: &[Finding]) -> Wanted {
-    let text = |findings: &[Finding]| {
-        let few: Vec<&str> = findings
-            .iter()
-            .take(3)
-            .map(|finding| finding.message.as_str())
-            .collect();
-        match findings.len().saturating_sub(3) {
-            0 => few.join("; "),
-            more => format!("{}; and {more} more", few.join("; ")),
-        }
+    none_of(findings, kind::RESOLVED_REFS).unwrap_or_else(|| {
+        let message = "everything named is there";
+        Wanted::new(kind::RESOLVED_REFS, Some(true), reason::RESOLVED, message)
+    })
+}
+
+/// Whether what the object says can be understood.
+pub(crate) fn accepted(findings: &[Finding]) -> Wanted {
+    none_of(findings, kind::ACCEPTED).unwrap_or_else(|| {
+        let message = "everything written can be understood";
+        Wanted::new(kind::ACCEPTED, Some(true), reason::ACCEPTED, message)
+    })
+}
+
+/// The condition that findings make false; `None` when there are none.
+fn none_of(findings: &[Finding], kind: &'static str) -> Option<Wanted> {
+    let first = findings.first()?;
+    let few: Vec<&str> = findings
+        .iter()
+        .take(3)
+        .map(|finding| finding.message.as_str())
+        .collect();
+    let text = match findings.len().saturating_sub(3) {
+        0 => few.join("; "),
+        more => format!("{}; and {more} more", few.join("; ")),
     };
-    match findings.first() {
-        None => Wanted::new(
-            kind::RESOLVED_REFS,
-            Some(true),
-            reason::RESOLVED,
-            "everything named is there",
-        ),
-        Some(first) => Wanted::new(
-            kind::RESOLVED_REFS,
-            Some(false),
-            first.reason,
-            text(findings),
-        ),
-    }
+    Some(Wanted::new(kind, Some(false), first.reason, text))
 }
 
 /// Whether the object waits for something that can come any moment.
@@ -98,6 +103,15 @@ pub(crate) fn held<'a>(secret: Option<&'a Secret>, key: &str) -> Held<'a> {
     };
     let value = secret.data.as_ref().and_then(|data| data.get(key));
     value.map_or(Held::NoKey, |value| Held::Value(&value.0))
+}
+
+/// What a Secret holds that was looked for.
+pub(crate) fn data(secret: Option<&Secret>) -> Data<'_> {
+    static NOTHING: BTreeMap<String, ByteString> = BTreeMap::new();
+    match secret {
+        None => Data::NoObject,
+        Some(secret) => Data::Entries(secret.data.as_ref().unwrap_or(&NOTHING)),
+    }
 }
 
 /// What lies under `key` of a ConfigMap that was looked for.

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use chandlery_crds::names;
-use chandlery_crds::report::{AgentReport, Report};
+use chandlery_crds::report::{AgentReport, ApprovalNews, Report};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
@@ -134,6 +134,22 @@ impl Board {
             .filter_map(|report| report.agents.get(uid))
             .max_by_key(|report| report.generation)
             .cloned()
+    }
+
+    /// What every replica says of the Agent's calls that people decide about; each knows of some.
+    pub(crate) fn approvals(&self, account: &Account, uid: &str) -> Vec<ApprovalNews> {
+        let accounts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let reports = accounts.get(account).into_iter().flatten();
+        let mut all: Vec<ApprovalNews> = Vec::new();
+        for (_, report) in reports {
+            let agent = report.as_ref().and_then(|report| report.agents.get(uid));
+            for news in agent.iter().flat_map(|agent| &agent.approvals) {
+                if !all.contains(news) {
+                    all.push(news.clone());
+                }
+            }
+        }
+        all
     }
 }
 

@@ -2,10 +2,12 @@
 
 mod crds;
 mod deletion;
+mod grants;
 mod harness;
 mod keys;
 mod network;
 mod operator;
 mod outage;
+mod people;
 mod quickstart;
 mod sources;

@@ -129,6 +129,6 @@ mod tests {
         let text = Kind::ALL.map(reference::example).join("---\n");
         let read = chandlery_crds::manifest::read("reference", &text);
         assert_eq!(read.problems, []);
-        assert_eq!(chandlery_crds::check::all(&read.objects, &[]), []);
+        assert_eq!(chandlery_crds::check::all(&read.objects), []);
     }
 }

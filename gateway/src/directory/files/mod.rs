@@ -21,6 +21,7 @@ use chandlery_crds::key::{Digest, Key};
 use chandlery_crds::manifest::{self, Object, Problem, Resource};
 use chandlery_crds::names::{ROTATE_KEY_ANNOTATION, agent_id};
 use chandlery_crds::schema;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde_json::Value;
@@ -31,7 +32,7 @@ use tracing::{error, info, warn};
 use self::identities::{Identities, Identity};
 pub use self::identities::{IdentityError, key_file, own_secret, person_file};
 use super::build::{Resources, build};
-use super::people::{Tokens, tokens};
+use super::people::{self, Tokens};
 use super::{Publisher, Snapshot, chain};
 use crate::store::Clock;
 
@@ -43,12 +44,14 @@ const MAX_BYTES: u64 = 4 << 20;
 /// The person that there is when no account names any.
 pub const ADMIN: &str = "admin";
 
+/// What can be said of all manifests together, at a moment.
+pub type Check = Box<dyn Fn(&[Object], Timestamp) -> Vec<Problem> + Send>;
+
 /// The writing side of a directory that comes from a folder.
 pub struct Files {
     folder: PathBuf,
     identities: Identities,
-    /// Names of all built-in tools, for what is said of manifests.
-    built_in: Vec<String>,
+    check: Check,
     clock: Clock,
     publisher: Publisher,
     /// What was last acted upon.
@@ -94,18 +97,18 @@ struct Stamp {
 }
 
 impl Files {
-    /// Reads `folder` and publishes it. UIDs and keys are kept in `data`; `built_in` are the names of all tools.
+    /// Reads `folder` and publishes it. UIDs and keys are kept in `data`; what `check` says is logged.
     pub fn open(
         folder: &Path,
         data: &Path,
-        built_in: Vec<String>,
+        check: Check,
         clock: Clock,
         publisher: Publisher,
     ) -> Result<Self, FilesError> {
         let mut files = Self {
             folder: folder.to_owned(),
             identities: Identities::open(data)?,
-            built_in,
+            check,
             clock,
             publisher,
             seen: Look::default(),
@@ -318,8 +321,7 @@ impl Files {
             }
         }
         resources.people = self.people(&objects)?;
-        let built_in: Vec<&str> = self.built_in.iter().map(String::as_str).collect();
-        for problem in check::all(&objects, &built_in) {
+        for problem in (self.check)(&objects, self.clock.now()) {
             note(&problem);
         }
         self.snapshot = Arc::new(build(&resources, None, &self.snapshot));
@@ -345,15 +347,14 @@ impl Files {
             let tokens = match &workspace.spec.people {
                 Some(people) => {
                     let name = &people.tokens_secret_ref.name;
-                    let secret = objects.iter().find_map(|other| match &other.resource {
-                        Resource::Secret(secret)
-                            if other.namespace() == object.namespace() && other.name() == name =>
-                        {
-                            Some(secret)
-                        }
-                        _ => None,
-                    });
-                    tokens(name, secret.and_then(|secret| secret.data.as_ref()))
+                    let secret = find_secret(objects, object.namespace(), name);
+                    if secret.is_none() {
+                        let message =
+                            format!("no tokens yet: put the Secret {name} into this folder");
+                        note(&object.problem(check::TOKENS_FIELD, message));
+                    }
+                    // What is wrong with single tokens is said by the check of all manifests.
+                    people::read(name, secret.and_then(|secret| secret.data.as_ref())).tokens
                 }
                 None => Tokens::from([(ADMIN.to_owned(), self.identities.person(ADMIN)?)]),
             };
@@ -589,12 +590,18 @@ mod tests {
                 self.root.path().join("manifests"),
                 self.root.path().join("data"),
             );
-            let files = Files::open(&manifests, &data, Vec::new(), Clock::system(), publisher)
-                .map_err(|error| {
-                    error
-                        .to_string()
-                        .replace(&*manifests.to_string_lossy(), "…")
-                })?;
+            let files = Files::open(
+                &manifests,
+                &data,
+                Box::new(|objects, _| check::all(objects)),
+                Clock::system(),
+                publisher,
+            )
+            .map_err(|error| {
+                error
+                    .to_string()
+                    .replace(&*manifests.to_string_lossy(), "…")
+            })?;
             self.files = Some(files);
             Ok(())
         }
@@ -728,6 +735,52 @@ mod tests {
         folder.write(&[("secret.yaml", &secret)]);
         folder.look();
         assert!(folder.opens(key.expose()) && folder.key("default.a").is_none());
+    }
+
+    #[test]
+    fn people_are_those_of_the_secret_or_an_admin_whose_token_stays() {
+        let mut folder = Folder::new(&[("home.yaml", HOME)]);
+        let people = |folder: &Folder| {
+            let snapshot = folder.directory.snapshot().unwrap();
+            let mut names: Vec<String> = snapshot
+                .people
+                .values()
+                .map(|person| format!("{} of {}", person.name, person.account))
+                .collect();
+            names.sort();
+            names
+        };
+        let token = |folder: &Folder| {
+            std::fs::read_to_string(person_file(&folder.root.path().join("data"), ADMIN)).unwrap()
+        };
+        folder.start().unwrap();
+        assert_eq!(people(&folder), ["admin of default.home"]);
+        let made = token(&folder);
+        folder.start().unwrap();
+        assert_eq!(token(&folder), made);
+        let snapshot = folder.directory.snapshot().unwrap();
+        assert!(auth::person(&snapshot, &made).is_some());
+
+        folder.write(&[(
+            "home.yaml",
+            &HOME.replace("{}", "{people: {tokensSecretRef: {name: p}}}"),
+        )]);
+        folder.look();
+        assert_eq!(people(&folder), [""; 0]);
+        let key = Key::from_random([5; 32]);
+        let secret = format!(
+            "apiVersion: v1\nkind: Secret\nmetadata: {{name: p}}\nstringData: {{alice: '{}', bob: hunter2}}\n",
+            key.expose()
+        );
+        folder.write(&[("p.yaml", &secret)]);
+        folder.look();
+        assert_eq!(people(&folder), ["alice of default.home"]);
+        // An agent's key is no person's token.
+        let mine = agent("a", "  key: {existingSecretRef: {name: p, key: alice}}\n");
+        folder.write(&[("a.yaml", &mine)]);
+        folder.look();
+        assert_eq!(people(&folder), [""; 0]);
+        assert!(folder.opens(key.expose()));
     }
 
     #[test]

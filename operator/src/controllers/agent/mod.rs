@@ -1,6 +1,7 @@
 //! Agents: the key that opens an agent's endpoint, and what is known of how it is served.
 
 mod apply;
+mod approvals;
 mod observe;
 mod plan;
 mod status;
@@ -27,6 +28,7 @@ impl Reconciled for Agent {
         }
         keys_happened(&ctx, agent.as_ref(), plan.happened).await;
         tell_conflict(&ctx, agent.as_ref(), &before.conditions, &status.conditions).await;
+        approvals::tell(&ctx, &agent, &observed.approvals).await;
         Ok(Next::read_again(plan.is_waiting, plan.again_at))
     }
 }

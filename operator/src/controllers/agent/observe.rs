@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use chandlery_crds::key::{Digest, Key};
 use chandlery_crds::names::{self, binding_secret};
-use chandlery_crds::report::{AgentReport, Report};
+use chandlery_crds::report::{AgentReport, ApprovalNews, Report};
 use chandlery_crds::{Agent, Workspace};
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
@@ -32,6 +32,8 @@ pub(crate) struct Observed {
     /// Which replicas serve this generation with these keys.
     pub(crate) served: Coverage,
     pub(crate) report: Option<AgentReport>,
+    /// Calls that wait for people or were decided lately.
+    pub(crate) approvals: Vec<ApprovalNews>,
 }
 
 pub(super) async fn observe(ctx: &Context, agent: &Agent) -> Result<Observed, Error> {
@@ -100,6 +102,10 @@ pub(super) async fn observe(ctx: &Context, agent: &Agent) -> Result<Observed, Er
         report: served_by
             .as_ref()
             .and_then(|account| ctx.caches.board.agent(account, &uid)),
+        approvals: served_by
+            .as_ref()
+            .map(|account| ctx.caches.board.approvals(account, &uid))
+            .unwrap_or_default(),
         workspace,
         account,
         secret,

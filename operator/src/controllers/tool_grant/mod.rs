@@ -1,4 +1,5 @@
-//! ToolGrants: whether what they name is there, and whether every gateway replica goes by them.
+//! ToolGrants: whether their rules can be read, whether what they name is there, whether every gateway replica goes by
+//! them, and whether their time has come.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,12 +22,13 @@ impl Reconciled for ToolGrant {
 
     async fn reconcile(grant: Arc<Self>, ctx: Arc<Context>) -> Result<Next, Error> {
         let observed = observe(&ctx, &grant);
-        let plan = plan(&grant, &observed);
+        let plan = plan(&grant, &observed, now());
         let status = status(&grant, &plan, now());
         if grant.status.as_ref() != Some(&status) {
             ctx.cluster.apply_status(grant.as_ref(), &status).await?;
         }
-        Ok(Next::read_again(summary::is_waiting(&plan), None))
+        let moment = next_moment(&grant, now());
+        Ok(Next::read_again(summary::is_waiting(&plan), moment))
     }
 }
 
@@ -87,8 +89,8 @@ fn observe(ctx: &Context, grant: &ToolGrant) -> Observed {
     }
 }
 
-fn plan(grant: &ToolGrant, observed: &Observed) -> Vec<Wanted> {
-    let findings: Vec<Finding> = check::tool_grant(
+fn plan(grant: &ToolGrant, observed: &Observed, now: Timestamp) -> Vec<Wanted> {
+    let findings = check::tool_grant(
         grant,
         observed.workspace.as_deref(),
         observed.account.as_deref(),
@@ -100,9 +102,52 @@ fn plan(grant: &ToolGrant, observed: &Observed) -> Vec<Wanted> {
     if served.status != Some(true) {
         obstacles.push(Obstacle::waiting(served.reason, served.message.clone()));
     }
-    let mut wanted = vec![summary::resolved_refs(&findings), served];
-    wanted.extend(summary::conditions(&obstacles, "the grant is in force"));
+    let (own, references): (Vec<Finding>, Vec<Finding>) = findings
+        .into_iter()
+        .partition(|finding| OWN.contains(&finding.reason));
+    let mut wanted = vec![
+        summary::accepted(&own),
+        summary::resolved_refs(&references),
+        served,
+    ];
+    match resting(grant, now) {
+        // What is wrong is worth more to know than that it does not matter at the moment.
+        Some((reason, message)) if obstacles.iter().all(|obstacle| !obstacle.is_stalled) => {
+            wanted.push(Wanted::new(kind::READY, Some(false), reason, message));
+        }
+        _ => wanted.extend(summary::conditions(&obstacles, "the grant is in force")),
+    }
     wanted
+}
+
+/// What is wrong with a grant by itself, whatever there is around it.
+const OWN: [&str; 2] = [reason::INVALID_CONSTRAINT, reason::INVALID];
+
+/// Why a grant counts for nothing although nothing is wrong with it.
+fn resting(grant: &ToolGrant, now: Timestamp) -> Option<(&'static str, String)> {
+    let (not_before, expires_at) = times(grant);
+    if let Some(end) = expires_at.filter(|end| *end <= now) {
+        let message = format!("the grant ended at {end}: write a later expiresAt, or delete it");
+        return Some((reason::EXPIRED, message));
+    }
+    let begin = not_before.filter(|begin| now < *begin)?;
+    Some((
+        reason::NOT_YET_BEGUN,
+        format!("the grant begins to count at {begin}"),
+    ))
+}
+
+/// When time alone changes what is said next.
+fn next_moment(grant: &ToolGrant, now: Timestamp) -> Option<Timestamp> {
+    let (not_before, expires_at) = times(grant);
+    let moments = not_before.into_iter().chain(expires_at);
+    moments.filter(|moment| now < *moment).min()
+}
+
+/// When the grant begins and ends; what cannot be read is among the findings.
+fn times(grant: &ToolGrant) -> (Option<Timestamp>, Option<Timestamp>) {
+    let time = |text: &Option<String>| text.as_deref().and_then(|text| text.parse().ok());
+    (time(&grant.spec.not_before), time(&grant.spec.expires_at))
 }
 
 /// Latches, as an Agent's does.

@@ -40,6 +40,8 @@ pub(crate) struct Gateway {
     pub(crate) budget: Live<PodDisruptionBudget>,
     /// The Secret that is to hold the PostgreSQL URL.
     pub(crate) store_secret: Option<Secret>,
+    /// The Secret that is to hold the tokens of people.
+    pub(crate) people_secret: Option<Secret>,
     pub(crate) pods: Vec<Arc<Pod>>,
     pub(crate) api_server: Vec<ApiServer>,
 }
@@ -89,6 +91,14 @@ async fn gateway(
         }
         None => None,
     };
+    let people_secret = match &workspace.spec.people {
+        Some(people) => {
+            cluster
+                .get(namespace, &people.tokens_secret_ref.name)
+                .await?
+        }
+        None => None,
+    };
     let pods = caches.pods.state_filter(|pod| {
         pod.metadata.namespace.as_deref() == Some(namespace)
             && pod
@@ -109,6 +119,7 @@ async fn gateway(
         deployment: Live::observe(cluster, &caches.deployments, namespace, name, account).await?,
         budget: Live::observe(cluster, &caches.budgets, namespace, name, account).await?,
         store_secret,
+        people_secret,
         pods,
         api_server: ctx.api_server.borrow().clone(),
     })

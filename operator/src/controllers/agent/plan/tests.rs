@@ -45,6 +45,7 @@ fn observed() -> Observed {
         accepted: Coverage::NoReplica,
         served: Coverage::NoReplica,
         report: None,
+        approvals: Vec::new(),
     }
 }
 
@@ -250,6 +251,7 @@ fn entries_that_name_nothing_are_told() {
         listed: 5,
         unresolved_count: 1,
         unresolved: vec![unresolved],
+        ..AgentReport::default()
     });
     let (agent, _) = turn(&agent, &mut observed, 2);
     check(

@@ -112,7 +112,8 @@ pub(crate) fn plan(
             &postgres.url_from.secret_key_ref.key,
         )
     });
-    let findings = check::workspace(workspace, observed.account.as_deref(), store_url);
+    let people = summary::data(observed.gateway.people_secret.as_ref());
+    let findings = check::workspace(workspace, observed.account.as_deref(), store_url, people);
     obstacles.extend(findings.iter().map(Obstacle::from));
     let (gateway, mut conditions) = match (&workspace.spec.account_ref, &observed.account) {
         (Some(reference), Some(account)) if findings.is_empty() => {
@@ -131,7 +132,11 @@ pub(crate) fn plan(
         ),
     };
     conditions.extend(summary::conditions(&obstacles, "the Workspace is served"));
-    let is_waiting = summary::is_waiting(&conditions);
+    // A token that is put right is no change of anything that is watched.
+    let is_waiting = summary::is_waiting(&conditions)
+        || findings
+            .iter()
+            .any(|finding| finding.reason == reason::SECRET_INVALID);
     Plan {
         key_secret,
         gateway,
@@ -171,7 +176,13 @@ fn account(
         .is_none()
         .then(|| store.sqlite.clone().unwrap_or_default());
 
-    let store_ready = match (postgres, findings.first()) {
+    let (of_people, of_store): (Vec<Finding>, Vec<Finding>) = findings
+        .iter()
+        .cloned()
+        .partition(|finding| finding.field == check::TOKENS_FIELD);
+    let people = workspace.spec.people.as_ref();
+    let resolved_refs = people.map(|_| summary::resolved_refs(&of_people));
+    let store_ready = match (postgres, of_store.first()) {
         (Some(_), Some(finding)) => Wanted::new(
             kind::STORE_READY,
             Some(false),
@@ -227,7 +238,7 @@ fn account(
         }
         Ok(own_secret) => Some(Gateway {
             service_account: rights::service_account(owner),
-            role: rights::role(owner),
+            role: rights::role(owner, people),
             role_binding: rights::role_binding(owner),
             policy: network::policy(owner, &spec, &seen.api_server, settings),
             own_secret,
@@ -237,7 +248,9 @@ fn account(
             budget: deployment::budget(owner, &spec),
         }),
     };
-    (gateway, vec![store_ready, gateway_ready])
+    let mut conditions = vec![store_ready, gateway_ready];
+    conditions.extend(resolved_refs);
+    (gateway, conditions)
 }
 
 /// Names of ours that other people's objects have.

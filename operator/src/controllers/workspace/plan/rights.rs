@@ -1,6 +1,8 @@
-//! What a gateway may do at the API server: read the four kinds of its own namespace, and nothing else.
+//! What a gateway may do at the API server: read the four kinds of its own namespace and the one Secret that holds the
+//! tokens of people, and nothing else.
 
 use chandlery_crds::names;
+use chandlery_crds::workspace::PeopleSpec;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 
@@ -16,17 +18,25 @@ pub(super) fn service_account(owner: &Owner) -> ServiceAccount {
     }
 }
 
-pub(super) fn role(owner: &Owner) -> Role {
+pub(super) fn role(owner: &Owner, people: Option<&PeopleSpec>) -> Role {
     let account = &owner.name;
     let text = |list: &[&str]| list.iter().map(|&item| item.to_owned()).collect::<Vec<_>>();
+    let kinds = PolicyRule {
+        api_groups: Some(text(&[names::GROUP])),
+        resources: Some(text(&["workspaces", "agents", "toolsources", "toolgrants"])),
+        verbs: text(&["list", "watch"]),
+        ..PolicyRule::default()
+    };
+    let tokens = people.map(|people| PolicyRule {
+        api_groups: Some(text(&[""])),
+        resources: Some(text(&["secrets"])),
+        resource_names: Some(vec![people.tokens_secret_ref.name.clone()]),
+        verbs: text(&["get"]),
+        ..PolicyRule::default()
+    });
     Role {
         metadata: objects::metadata(owner, &names::gateway(account), account),
-        rules: Some(vec![PolicyRule {
-            api_groups: Some(text(&[names::GROUP])),
-            resources: Some(text(&["workspaces", "agents", "toolsources", "toolgrants"])),
-            verbs: text(&["list", "watch"]),
-            ..PolicyRule::default()
-        }]),
+        rules: Some([kinds].into_iter().chain(tokens).collect()),
     }
 }
 

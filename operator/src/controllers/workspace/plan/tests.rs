@@ -353,6 +353,88 @@ fn an_account_is_ready_when_its_store_is_and_all_replicas_serve() {
 }
 
 #[test]
+fn the_gateway_may_read_the_one_secret_of_its_people() {
+    let role = gateway("{people: {tokensSecretRef: {name: our-people}}}").role;
+    expect![[r#"
+        - apiGroups:
+          - chandlery.dev
+          resources:
+          - workspaces
+          - agents
+          - toolsources
+          - toolgrants
+          verbs:
+          - list
+          - watch
+        - apiGroups:
+          - ""
+          resourceNames:
+          - our-people
+          resources:
+          - secrets
+          verbs:
+          - get
+    "#]]
+    .assert_eq(&yaml(&role.rules));
+}
+
+#[test]
+fn tokens_of_people_that_do_not_work_are_said() {
+    let spec = "{people: {tokensSecretRef: {name: our-people}}}";
+    check(
+        spec,
+        &running(),
+        expect![[r#"
+        StoreReady True ClaimBound: the volume claim is bound
+        GatewayReady True ReplicasServe: 1 of 1 replicas serve
+        ResolvedRefs False SecretNotFound: there is no Secret our-people in this namespace: make it, or correct the name
+        Ready False SecretNotFound: there is no Secret our-people in this namespace: make it, or correct the name
+        Reconciling True SecretNotFound: there is no Secret our-people in this namespace: make it, or correct the name
+    "#]],
+    );
+    let tokens = json!({"alice": Key::from_random([1; 32]).expose(), "bob": "hunter2"});
+    let mut with_secret = running();
+    with_secret.gateway.people_secret = Some(secret_of(&tokens));
+    check(
+        spec,
+        &with_secret,
+        expect![[r#"
+        StoreReady True ClaimBound: the volume claim is bound
+        GatewayReady True ReplicasServe: 1 of 1 replicas serve
+        ResolvedRefs False SecretInvalid: key bob of Secret our-people holds no key in Chandlery's format: `chandlery key new` makes one
+        Ready False SecretInvalid: key bob of Secret our-people holds no key in Chandlery's format: `chandlery key new` makes one
+        Stalled True SecretInvalid: key bob of Secret our-people holds no key in Chandlery's format: `chandlery key new` makes one
+    "#]],
+    );
+    with_secret.gateway.people_secret = Some(secret_of(&json!({})));
+    check(
+        spec,
+        &with_secret,
+        expect![[r#"
+        StoreReady True ClaimBound: the volume claim is bound
+        GatewayReady True ReplicasServe: 1 of 1 replicas serve
+        ResolvedRefs True Resolved: everything named is there
+        Ready True Ready: the Workspace is served
+    "#]],
+    );
+}
+
+fn secret_of(values: &serde_json::Value) -> Secret {
+    let values: std::collections::BTreeMap<String, String> =
+        serde_json::from_value(values.clone()).unwrap();
+    let bytes = |text: String| k8s_openapi::ByteString(text.into_bytes());
+    Secret {
+        data: Some(
+            values
+                .into_iter()
+                .map(|(name, text)| (name, bytes(text)))
+                .collect(),
+        ),
+        ..Secret::default()
+    }
+}
+
+#[test]
 fn a_database_needs_its_url() {
     check(
         "{store: {postgres: {urlFrom: {secretKeyRef: {name: db, key: url}}}}}",
