@@ -32,6 +32,8 @@ pub use self::workers::Workers;
 use self::access::Access;
 use self::api::Api;
 use self::mcp::Mcp;
+use crate::families::config::ConfigRequests;
+use crate::families::support::Tickets;
 use crate::pipeline::Pipeline;
 
 /// How a server behaves. The defaults are those of the product.
@@ -152,6 +154,8 @@ const ENDPOINT: (&str, &str) = ("/runtime/agents/", "/mcp");
 
 fn router(mcp: Arc<Mcp>, access: Arc<Access>, pipeline: Arc<Pipeline>) -> Router {
     let api = api::router(Api {
+        requests: ConfigRequests::new(pipeline.store.clone()),
+        tickets: Tickets::new(pipeline.store.clone()),
         pipeline,
         access: access.clone(),
     });

@@ -71,6 +71,7 @@ pub enum Patience {
 pub struct Pipeline {
     pub catalogs: Catalogs,
     pub clock: Clock,
+    pub store: Store,
     pub audit: Audit,
     pub metrics: Arc<Metrics>,
     pub approvals: Approvals,
@@ -98,6 +99,7 @@ impl Pipeline {
         Self {
             catalogs: Catalogs::new(Arc::new(registry)),
             clock: store.clock(),
+            store: store.clone(),
             audit,
             approvals: Approvals::new(store.clone(), metrics.clone()),
             metrics,

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -299,6 +299,7 @@ impl Desk {
             .unwrap();
         let (status, _, text) = self.exchange(request).await;
         let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        described(method, path, status.as_u16(), &value);
         (status.as_u16(), value)
     }
 
@@ -468,4 +469,51 @@ pub(crate) async fn schema_of_its_own(server: &str, name: &str) -> String {
     sql.execute(&mut connection).await.unwrap();
     let joint = if server.contains('?') { '&' } else { '?' };
     format!("{server}{joint}options[search_path]={schema}")
+}
+
+/// The description of the REST API.
+pub(crate) fn openapi() -> &'static Value {
+    static OPENAPI: LazyLock<Value> = LazyLock::new(|| {
+        serde_json::from_str(include_str!("../../src/http/api/openapi.json")).unwrap()
+    });
+    &OPENAPI
+}
+
+/// Every answer of the API is as its description says.
+#[track_caller]
+fn described(method: &str, path: &str, status: u16, answer: &Value) {
+    let path = path.split('?').next().unwrap_or_default();
+    let fits = |template: &str| {
+        template.split('/').count() == path.split('/').count()
+            && template
+                .split('/')
+                .zip(path.split('/'))
+                .all(|(one, other)| one.starts_with('{') || one == other)
+    };
+    let paths = openapi()["paths"].as_object().unwrap();
+    let Some((_, operations)) = paths.iter().find(|(template, _)| fits(template)) else {
+        assert_eq!(status, 404, "{path} is not described");
+        return;
+    };
+    let operation = &operations[method.to_lowercase()];
+    if operation.is_null() {
+        assert_eq!(status, 405, "{method} {path} is not described");
+        return;
+    }
+    let response = &operation["responses"][status.to_string()];
+    assert!(
+        response.is_object(),
+        "{method} {path} does not say {status}: {answer}"
+    );
+    let schema = &response["content"]["application/json"]["schema"];
+    if let Some(schema) = schema.as_object() {
+        let mut schema = schema.clone();
+        schema.insert("components".to_owned(), openapi()["components"].clone());
+        let validator = jsonschema::validator_for(&schema.into()).unwrap();
+        let errors: Vec<String> = validator
+            .iter_errors(answer)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{method} {path}: {errors:?} in {answer}");
+    }
 }

@@ -9,3 +9,4 @@ mod grants;
 mod lists;
 mod property;
 mod races;
+mod requests;

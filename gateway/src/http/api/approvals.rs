@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::error::Refusal;
-use super::{Api, Visitor, read};
+use super::{Api, Visitor, id, read};
 use crate::approvals::{self, Approval, Decided, Decision, Remember};
 use crate::store::Id;
 use crate::times::rfc3339;
@@ -285,9 +285,4 @@ async fn find(api: &Api, visitor: &Visitor, text: &str) -> Result<(String, Appro
 fn unknown(id: &str) -> Refusal {
     let id: String = id.chars().take(32).collect();
     Refusal::not_found(format!("there is no approval {id}"))
-}
-
-fn id(text: &str) -> Result<Id, Refusal> {
-    text.parse()
-        .map_err(|_| Refusal::invalid("an id has 11 letters and digits, such as 00b7Qx2LmNa"))
 }

@@ -6,6 +6,7 @@
 mod agents;
 mod approvals;
 mod error;
+mod requests;
 
 use std::sync::Arc;
 
@@ -21,13 +22,18 @@ use serde::de::DeserializeOwned;
 use self::error::Refusal;
 use super::access::Access;
 use crate::directory::{Person, Snapshot};
+use crate::families::config::ConfigRequests;
+use crate::families::support::Tickets;
 use crate::pipeline::Pipeline;
+use crate::store::Id;
 
 /// What the API's handlers work on.
 #[derive(Clone)]
 pub(super) struct Api {
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) access: Arc<Access>,
+    pub(super) requests: ConfigRequests,
+    pub(super) tickets: Tickets,
 }
 
 /// Largest request body in bytes: manifests to look at.
@@ -49,6 +55,20 @@ pub(super) fn router(api: Api) -> Router {
         .route("/approvals/{id}/deny", post(approvals::deny))
         .route("/standing-approvals", get(approvals::standing))
         .route("/standing-approvals/{id}", delete(approvals::forget))
+        .route("/config-requests", get(requests::requests))
+        .route(
+            "/config-requests/{id}/approve",
+            post(requests::approve_request),
+        )
+        .route(
+            "/config-requests/{id}/reject",
+            post(requests::reject_request),
+        )
+        .route("/tickets", get(requests::tickets))
+        .route("/tickets/{id}", get(requests::get_ticket))
+        .route("/tickets/{id}/reply", post(requests::reply))
+        .route("/tickets/{id}/close", post(requests::close))
+        .route("/tickets/{id}/reopen", post(requests::reopen))
         .fallback(async || Refusal::not_found("there is no such resource in /api/v1"))
         .method_not_allowed_fallback(async || Refusal::method())
         .layer(axum::extract::DefaultBodyLimit::max(MAX_BODY))
@@ -118,4 +138,9 @@ fn read<T: Default + DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
         return Ok(T::default());
     }
     serde_json::from_slice(body).map_err(|error| Refusal::invalid(format!("the body: {error}")))
+}
+
+fn id(text: &str) -> Result<Id, Refusal> {
+    text.parse()
+        .map_err(|_| Refusal::invalid("an id has 11 letters and digits, such as 00b7Qx2LmNa"))
 }

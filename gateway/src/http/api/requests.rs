@@ -1,0 +1,313 @@
+//! What agents ask for: changes of their own config, and help (R-C-044, R-C-077).
+
+use axum::Json;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::error::Refusal;
+use super::{Api, Visitor, read};
+use crate::families::config::{ConfigRequest, Decided, Decision, Status as RequestStatus};
+use crate::families::support::{Changed, Conversation, Status as TicketStatus, Ticket};
+use crate::store::Id;
+use crate::times::rfc3339;
+
+/// Rows of a page at most.
+const MAX_PAGE: usize = 200;
+/// Characters of a reason or an answer.
+const MAX_TEXT: usize = 8_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Filter {
+    workspace: Option<String>,
+    status: Option<String>,
+    before: Option<String>,
+    limit: Option<usize>,
+}
+
+impl Filter {
+    fn limit(&self) -> Result<usize, Refusal> {
+        match self.limit.unwrap_or(50) {
+            limit @ 1..=MAX_PAGE => Ok(limit),
+            _ => Err(Refusal::invalid(format!("limit must be 1 to {MAX_PAGE}"))),
+        }
+    }
+
+    fn before(&self) -> Result<Option<Id>, Refusal> {
+        self.before.as_deref().map(super::id).transpose()
+    }
+
+    fn wants(&self, workspace: &str) -> bool {
+        self.workspace
+            .as_deref()
+            .is_none_or(|wanted| wanted == workspace)
+    }
+}
+
+/// A page of rows of several Workspaces, newest first.
+fn page(mut rows: Vec<(Id, Value)>, limit: usize) -> Json<Value> {
+    rows.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
+    let next = (rows.len() > limit).then(|| rows[limit - 1].0);
+    rows.truncate(limit);
+    let items: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
+    Json(json!({"items": items, "next": next}))
+}
+
+fn request(workspace: &str, row: &ConfigRequest) -> Value {
+    json!({
+        "id": row.id,
+        "workspace": workspace,
+        "agent": row.agent,
+        "summary": row.summary,
+        "patch": serde_json::from_str::<Value>(&row.patch).unwrap_or_default(),
+        "blocking": row.is_blocking,
+        "status": row.status,
+        "created_at": rfc3339(row.created_at),
+        "decided_at": row.decided_at.map(rfc3339),
+        "decided_by": row.decided_by,
+        "reason": row.reason,
+    })
+}
+
+pub(super) async fn requests(
+    State(api): State<Api>,
+    visitor: Visitor,
+    filter: Result<Query<Filter>, QueryRejection>,
+) -> Result<Json<Value>, Refusal> {
+    let Query(filter) = filter.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let (limit, before) = (filter.limit()?, filter.before()?);
+    let status = match filter.status.as_deref() {
+        None => None,
+        Some(word) => Some(RequestStatus::from_word(word).ok_or_else(|| {
+            Refusal::invalid("status must be open, approved, rejected or superseded")
+        })?),
+    };
+    let mut rows = Vec::new();
+    for workspace in visitor.workspaces() {
+        if filter.wants(workspace) {
+            let most = i64::try_from(limit + 1).unwrap_or(i64::MAX);
+            let found = api.requests.list(workspace, status, before, most).await?;
+            rows.extend(found.iter().map(|row| (row.id, request(workspace, row))));
+        }
+    }
+    Ok(page(rows, limit))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Because {
+    reason: Option<String>,
+}
+
+pub(super) async fn approve_request(
+    State(api): State<Api>,
+    visitor: Visitor,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Json<Value>, Refusal> {
+    decide(&api, &visitor, &id, true, &body).await
+}
+
+pub(super) async fn reject_request(
+    State(api): State<Api>,
+    visitor: Visitor,
+    Path(id): Path<String>,
+    body: Bytes,
+) -> Result<Json<Value>, Refusal> {
+    decide(&api, &visitor, &id, false, &body).await
+}
+
+async fn decide(
+    api: &Api,
+    visitor: &Visitor,
+    text: &str,
+    approves: bool,
+    body: &[u8],
+) -> Result<Json<Value>, Refusal> {
+    let id = super::id(text)?;
+    let reason = read::<Because>(body)?.reason;
+    if let Some(reason) = &reason {
+        short(reason)?;
+    }
+    for workspace in visitor.workspaces() {
+        let decision = Decision {
+            approves,
+            by: visitor.person.name.to_string(),
+            reason: reason.clone(),
+        };
+        match api.requests.decide(workspace, id, decision).await? {
+            Some(Decided::Now(row)) => return Ok(Json(request(workspace, &row))),
+            Some(Decided::Before(row)) => {
+                return Err(Refusal::conflict(format!(
+                    "the request {id} is {} already",
+                    row.status.word()
+                )));
+            }
+            None => {}
+        }
+    }
+    Err(Refusal::not_found(format!(
+        "there is no config request {id}"
+    )))
+}
+
+fn ticket(workspace: &str, row: &Ticket) -> Value {
+    json!({
+        "id": row.id,
+        "workspace": workspace,
+        "agent": row.agent,
+        "subject": row.subject,
+        "priority": row.priority,
+        "status": row.status,
+        "created_at": rfc3339(row.created_at),
+        "updated_at": rfc3339(row.updated_at),
+        "status_by": row.status_by,
+    })
+}
+
+pub(super) async fn tickets(
+    State(api): State<Api>,
+    visitor: Visitor,
+    filter: Result<Query<Filter>, QueryRejection>,
+) -> Result<Json<Value>, Refusal> {
+    let Query(filter) = filter.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let (limit, before) = (filter.limit()?, filter.before()?);
+    let status = match filter.status.as_deref() {
+        None => None,
+        Some(word) => Some(
+            TicketStatus::from_word(word)
+                .ok_or_else(|| Refusal::invalid("status must be open, answered or closed"))?,
+        ),
+    };
+    let mut rows = Vec::new();
+    for workspace in visitor.workspaces() {
+        if filter.wants(workspace) {
+            let most = i64::try_from(limit + 1).unwrap_or(i64::MAX);
+            let found = api.tickets.list(workspace, status, before, most).await?;
+            rows.extend(found.iter().map(|row| (row.id, ticket(workspace, row))));
+        }
+    }
+    Ok(page(rows, limit))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct After {
+    after: Option<String>,
+}
+
+pub(super) async fn get_ticket(
+    State(api): State<Api>,
+    visitor: Visitor,
+    Path(text): Path<String>,
+    after: Result<Query<After>, QueryRejection>,
+) -> Result<Json<Value>, Refusal> {
+    let Query(after) = after.map_err(|error| Refusal::invalid(error.body_text()))?;
+    let after = after.after.as_deref().map(super::id).transpose()?;
+    let id = super::id(&text)?;
+    for workspace in visitor.workspaces() {
+        if let Some(found) = api.tickets.get(workspace, id, after).await? {
+            let Conversation {
+                ticket: row,
+                messages,
+                has_more,
+            } = found;
+            let messages: Vec<Value> = messages
+                .iter()
+                .map(|message| {
+                    json!({
+                        "id": message.id,
+                        "sender": message.sender,
+                        "author": message.author,
+                        "body": message.body,
+                        "sent_at": rfc3339(message.sent_at),
+                    })
+                })
+                .collect();
+            let mut shown = ticket(workspace, &row);
+            shown["messages"] = messages.into();
+            shown["has_more"] = has_more.into();
+            return Ok(Json(shown));
+        }
+    }
+    Err(no_ticket(id))
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reply {
+    body: String,
+}
+
+pub(super) async fn reply(
+    State(api): State<Api>,
+    visitor: Visitor,
+    Path(text): Path<String>,
+    body: Bytes,
+) -> Result<Json<Value>, Refusal> {
+    let id = super::id(&text)?;
+    let reply: Reply = read(&body)?;
+    short(&reply.body)?;
+    if reply.body.trim().is_empty() {
+        return Err(Refusal::invalid("body must say something"));
+    }
+    for workspace in visitor.workspaces() {
+        let by = &visitor.person.name;
+        let sent = api.tickets.reply(workspace, id, by, &reply.body).await?;
+        if let Some(message) = sent {
+            return Ok(Json(json!({"id": message.id, "ticket_id": id})));
+        }
+    }
+    Err(no_ticket(id))
+}
+
+pub(super) async fn close(
+    State(api): State<Api>,
+    visitor: Visitor,
+    Path(text): Path<String>,
+) -> Result<Json<Value>, Refusal> {
+    let id = super::id(&text)?;
+    for workspace in visitor.workspaces() {
+        let by = &visitor.person.name;
+        if let Some(changed) = api.tickets.close(workspace, id, by).await? {
+            return Ok(changed_ticket(workspace, &changed));
+        }
+    }
+    Err(no_ticket(id))
+}
+
+pub(super) async fn reopen(
+    State(api): State<Api>,
+    visitor: Visitor,
+    Path(text): Path<String>,
+) -> Result<Json<Value>, Refusal> {
+    let id = super::id(&text)?;
+    for workspace in visitor.workspaces() {
+        let by = &visitor.person.name;
+        if let Some(changed) = api.tickets.reopen(workspace, id, by).await? {
+            return Ok(changed_ticket(workspace, &changed));
+        }
+    }
+    Err(no_ticket(id))
+}
+
+fn changed_ticket(workspace: &str, changed: &Changed) -> Json<Value> {
+    let (Changed::Now(row) | Changed::Already(row)) = changed;
+    Json(ticket(workspace, row))
+}
+
+fn no_ticket(id: Id) -> Refusal {
+    Refusal::not_found(format!("there is no ticket {id}"))
+}
+
+fn short(text: &str) -> Result<(), Refusal> {
+    if text.chars().count() > MAX_TEXT {
+        return Err(Refusal::invalid(format!(
+            "a text may have {MAX_TEXT} characters"
+        )));
+    }
+    Ok(())
+}
