@@ -343,11 +343,12 @@ async fn tickets_and_their_messages_are_limited() {
             .unwrap();
         gateway.ticket(&one, create("more")).await;
         let long = "x".repeat(16_000);
-        for _ in 1..200 {
-            gateway
-                .value(&one, REPLY, json!({"ticket_id": id, "body": long}))
-                .await;
+        let row = id.parse().unwrap();
+        for _ in 2..200 {
+            people.reply("demo.lab", row, "ada", &long).await.unwrap();
         }
+        let last = json!({"ticket_id": id, "body": "the last"});
+        gateway.value(&one, REPLY, last).await;
         let reply = json!({"ticket_id": id, "body": "one too many"});
         let more = refused(&gateway, &one, REPLY, reply).await;
         assert!(
