@@ -429,13 +429,17 @@ fn no_gateway_may_read_a_key_because_a_workspace_names_its_secret() {
     ]))
     .unwrap();
     observed.gateway.people_secret = Some(secret);
-    check(spec, &observed, expect![[r#"
+    check(
+        spec,
+        &observed,
+        expect![[r#"
         StoreReady True ClaimBound: the volume claim is bound
         GatewayReady True ReplicasServe: 1 of 1 replicas serve
         ResolvedRefs False SecretInvalid: Secret agent-a-mcp is one of Chandlery's own: write people's tokens into one of yours
         Ready False SecretInvalid: Secret agent-a-mcp is one of Chandlery's own: write people's tokens into one of yours
         Stalled True SecretInvalid: Secret agent-a-mcp is one of Chandlery's own: write people's tokens into one of yours
-    "#]]);
+    "#]],
+    );
     let rules = plan_of(spec, &observed)
         .gateway
         .unwrap()
