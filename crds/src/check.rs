@@ -8,6 +8,7 @@ use std::collections::btree_map::Entry;
 
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
 
 use crate::conditions::reason;
 use crate::constraint::Constraint;
@@ -47,6 +48,8 @@ pub enum Data<'a> {
     Unknown,
     /// There is no such Secret.
     NoObject,
+    /// It belongs to one of our resources: a key, or a gateway's own.
+    Ours,
     Entries(&'a BTreeMap<String, ByteString>),
 }
 
@@ -84,6 +87,19 @@ pub fn workspace(
     findings
 }
 
+impl<'a> Data<'a> {
+    /// What there is in a Secret that was found.
+    pub fn of(secret: &'a Secret) -> Self {
+        static NOTHING: BTreeMap<String, ByteString> = BTreeMap::new();
+        let owners = secret.metadata.owner_references.iter().flatten();
+        let mut groups = owners.filter_map(|owner| owner.api_version.split('/').next());
+        if groups.any(|group| group == names::GROUP) {
+            return Self::Ours;
+        }
+        Self::Entries(secret.data.as_ref().unwrap_or(&NOTHING))
+    }
+}
+
 /// Where a Workspace names the tokens of its people.
 pub const TOKENS_FIELD: &str = "spec.people.tokensSecretRef.name";
 
@@ -99,6 +115,12 @@ fn tokens(name: &str, people: Data<'_>) -> Vec<Finding> {
         Data::NoObject => vec![finding(
             reason::SECRET_NOT_FOUND,
             format!("there is no Secret {name} in this namespace: make it, or correct the name"),
+        )],
+        Data::Ours => vec![finding(
+            reason::SECRET_INVALID,
+            format!(
+                "Secret {name} is one of Chandlery's own: write people's tokens into one of yours"
+            ),
         )],
         Data::Entries(entries) => entries
             .iter()
@@ -517,14 +539,11 @@ impl<'a> Known<'a> {
         self.held("Secret", namespace, &reference.name, &reference.key)
     }
 
-    /// A Secret that holds nothing has no entries; one that is not among the objects may be elsewhere.
+    /// A Secret that is not among the objects may be elsewhere.
     fn data(&self, namespace: &str, name: &str) -> Data<'a> {
-        static NOTHING: BTreeMap<String, ByteString> = BTreeMap::new();
         let object = self.0.get(&("Secret", namespace, name));
         match object.map(|object| &object.resource) {
-            Some(Resource::Secret(secret)) => {
-                Data::Entries(secret.data.as_ref().unwrap_or(&NOTHING))
-            }
+            Some(Resource::Secret(secret)) => Data::of(secret),
             _ => Data::Unknown,
         }
     }

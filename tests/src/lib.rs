@@ -12,6 +12,7 @@ pub mod cluster;
 pub mod endpoint;
 pub mod fixture;
 pub mod namespace;
+pub mod people;
 pub mod postgres;
 pub mod proxy;
 pub mod release;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use anyhow::{Context, Result};
 use chandlery_tests::audit::{self, Event, Mark};
-use chandlery_tests::{cluster, release};
+use chandlery_tests::{cluster, people, release};
 use serde::Deserialize;
 
 /// API group, resource with its subresource, verb.
@@ -25,10 +25,10 @@ async fn the_rights_used_are_the_rights_granted() {
     assert!(beyond.is_empty(), "used and not in the table: {beyond:?}");
 }
 
-// P20, design §2: a gateway holds no write verb on anything.
+// P20, design §2 and §8: a gateway holds no write verb on anything, and reads by name the Secret of its people alone.
 #[tokio::test]
 #[ignore = "needs the test cluster"]
-async fn gateways_list_and_watch_the_four_kinds_and_nothing_else() {
+async fn gateways_list_and_watch_the_four_kinds_and_read_one_secret_and_nothing_else() {
     let events = audit::since(Mark::default(), |user| {
         user.starts_with("system:serviceaccount:") && user.contains(":gateway-")
     })
@@ -38,8 +38,16 @@ async fn gateways_list_and_watch_the_four_kinds_and_nothing_else() {
         .into_iter()
         .flat_map(|kind| ["list", "watch"].map(|verb| (kind, verb)))
         .map(|(kind, verb)| ("chandlery.dev".to_owned(), kind.to_owned(), verb.to_owned()))
+        .chain([(String::new(), "secrets".to_owned(), "get".to_owned())])
         .collect();
     assert_eq!(used(&events), expected);
+    let secrets: BTreeSet<&str> = events
+        .iter()
+        .filter_map(|event| event.object_ref.as_ref())
+        .filter(|object| object.resource == "secrets")
+        .map(|object| object.name.as_str())
+        .collect();
+    assert_eq!(secrets, BTreeSet::from([people::TOKENS]));
 }
 
 #[derive(Deserialize)]

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use chandlery_tests::agents::Binding;
 use chandlery_tests::client::{Client, ERAS, Endpoint, Era};
 use chandlery_tests::standalone::Gateway;
-use chandlery_tests::{clients, eventually, output, release};
+use chandlery_tests::{clients, eventually, output, people, release};
 use http::StatusCode;
 use serde_json::{Value, json};
 use tokio::process::Command;
@@ -173,6 +174,45 @@ async fn a_key_is_the_same_after_a_restart_and_only_its_owner_reads_it() -> Resu
     ensure!(keys == [gateway.key(CLOCK)?, gateway.key(RESEARCHER)?]);
     ensure!(gateway.status(CLOCK).await? == StatusCode::OK);
     gateway.stop().await.map(drop)
+}
+
+// R-C-210: somebody can allow calls from the first minute on.
+#[tokio::test]
+async fn the_printed_token_is_that_of_an_admin_until_a_workspace_names_people() -> Result<()> {
+    const ADMIN: &str = "token of admin:";
+    let admin = async |gateway: &Gateway, token: &str| {
+        let binding = Binding {
+            endpoint: gateway.endpoint(RESEARCHER)?,
+            key: gateway.key(RESEARCHER)?,
+        };
+        people::ask(&binding, token, "GET", "/api/v1/me").await
+    };
+    let gateway = Gateway::start().await?;
+    let file = gateway.shown("people", "people    token of admin:")?;
+    let mode = fs::metadata(&file)?.permissions().mode() & 0o777;
+    ensure!(mode == 0o600, "{file}: {mode:o}");
+    let token = fs::read_to_string(&file)?;
+    ensure!(!gateway.printed.contains(&token), "no token is printed");
+    let (status, me) = admin(&gateway, &token).await?;
+    ensure!(status == 200 && me["name"] == "admin", "{status} {me}");
+
+    let gateway = Gateway::start_in(gateway.stop().await?).await?;
+    ensure!(fs::read_to_string(&file)? == token, "the token stays");
+    ensure!(admin(&gateway, &token).await?.0 == 200);
+    let team = "apiVersion: chandlery.dev/v1alpha1\nkind: Workspace\nmetadata: {name: team}\nspec: {people: {tokensSecretRef: {name: p}}}\n";
+    gateway.write("1-team.yaml", team)?;
+    eventually("the admin is nobody", SOON, async || {
+        Ok((admin(&gateway, &token).await?.0 == 401).then_some(()))
+    })
+    .await?;
+    let gateway = Gateway::start_in(gateway.stop().await?).await?;
+    ensure!(!gateway.printed.contains(ADMIN), "{}", gateway.printed);
+    ensure!(
+        gateway.log().contains("put the Secret p into this folder"),
+        "{}",
+        gateway.log()
+    );
+    Ok(())
 }
 
 #[tokio::test]

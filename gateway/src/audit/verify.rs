@@ -111,15 +111,15 @@ async fn chain(
                 "the head names row {} and not the last row",
                 head.seq
             ))
-        } else if let Some(noted) = noted.filter(|_| !is_noted_found) {
-            Some(format!(
-                "rows {} to {} are missing at the end: a head at {} was noted",
-                seq + 1,
-                noted.seq,
-                noted.seq
-            ))
         } else {
-            None
+            noted.filter(|_| !is_noted_found).map(|noted| {
+                format!(
+                    "rows {} to {} are missing at the end: a head at {} was noted",
+                    seq + 1,
+                    noted.seq,
+                    noted.seq
+                )
+            })
         }
     });
     Ok(Verdict {

@@ -1,10 +1,7 @@
 //! From what is in the way to the conditions that tools wait for: Ready, Reconciling, Stalled.
 
-use std::collections::BTreeMap;
-
 use chandlery_crds::check::{Data, Finding, Held};
 use chandlery_crds::conditions::{Wanted, kind, reason};
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
 /// Something that keeps an object from being ready.
@@ -107,11 +104,7 @@ pub(crate) fn held<'a>(secret: Option<&'a Secret>, key: &str) -> Held<'a> {
 
 /// What a Secret holds that was looked for.
 pub(crate) fn data(secret: Option<&Secret>) -> Data<'_> {
-    static NOTHING: BTreeMap<String, ByteString> = BTreeMap::new();
-    match secret {
-        None => Data::NoObject,
-        Some(secret) => Data::Entries(secret.data.as_ref().unwrap_or(&NOTHING)),
-    }
+    secret.map_or(Data::NoObject, Data::of)
 }
 
 /// What lies under `key` of a ConfigMap that was looked for.

@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use chandlery_crds::key::base62_of;
+use chandlery_crds::key::{Key, base62_of};
 use chandlery_crds::names::gateway_secret;
-use chandlery_tests::agents::{Binding, DESK};
+use chandlery_tests::agents::Binding;
 use chandlery_tests::client::{Endpoint, Era};
 use chandlery_tests::namespace::{Namespace, alone_in_namespace};
+use chandlery_tests::people::{ask, desk_with_people};
 use chandlery_tests::{cluster, eventually, release};
 use serde_json::json;
 use tokio::task::JoinHandle;
@@ -25,13 +26,22 @@ const SOON: Duration = Duration::from_secs(120);
 async fn agents_are_served_while_the_api_server_is_away() {
     release::installed().await.expect("install the charts");
     alone_in_namespace(async |namespace| {
-        namespace.apply(DESK).await?;
+        let alice = Key::from_random([9; 32]);
+        namespace.write_token(&alice).await?;
+        namespace.apply(&desk_with_people()).await?;
         namespace.agents_ready().await?;
         let one = namespace.binding("one").await?;
+        let let_in = async || {
+            let (status, _) = ask(&one, alice.expose(), "GET", "/api/v1/me").await?;
+            ensure!(status == 200, "a person's token gets {status}");
+            anyhow::Ok(Some(()))
+        };
+        eventually("the token works", SOON, let_in).await?;
 
         let calls = Calls::start(one.clone());
         let frozen = Frozen::now()?;
         sleep(FROZEN).await;
+        let_in().await?;
         calls.stop("while the API server was frozen").await?;
         a_gateway_that_starts_now_is_not_ready(namespace, &one).await?;
         drop(frozen);
@@ -42,6 +52,7 @@ async fn agents_are_served_while_the_api_server_is_away() {
         signal("KILL")?;
         sleep(Duration::from_secs(5)).await;
         cluster::script(&["start", "kube-apiserver"]).await?;
+        let_in().await?;
         changes_are_served(namespace, &one, true).await?;
         calls
             .stop("while the API server was killed and started again")

@@ -4,43 +4,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use chandlery_crds::key::Key;
-use chandlery_tests::agents::{Binding, DESK};
+use chandlery_tests::agents::Binding;
 use chandlery_tests::client::Era;
 use chandlery_tests::namespace::{Namespace, in_namespace};
+use chandlery_tests::people::{TOKENS, ask, desk_with_people};
 use chandlery_tests::{eventually, release};
 use k8s_openapi::api::rbac::v1::Role;
-use serde_json::{Value, json};
+use serde_json::json;
 
 const SOON: Duration = Duration::from_secs(60);
 /// Within what a changed token works and the old one does not.
 const ROTATED: Duration = Duration::from_secs(60);
-
-fn desk() -> String {
-    let people = "{people: {tokensSecretRef: {name: our-people}}, store: ";
-    DESK.replace("{store: ", people)
-}
-
-async fn write_tokens(namespace: &Namespace, alice: &Key) -> Result<()> {
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "our-people"},
-        "stringData": {"alice": format!("{}\n", alice.expose())},
-    });
-    namespace.apply(&secret.to_string()).await
-}
-
-/// What the API for people answers.
-async fn ask(binding: &Binding, token: &str, method: &str, path: &str) -> Result<(u16, Value)> {
-    let authorization = format!("Bearer {token}");
-    let mut headers = vec![("authorization", authorization.as_str())];
-    let mut body = String::new();
-    if method == "POST" {
-        headers.push(("content-type", "application/json"));
-        "{}".clone_into(&mut body);
-    }
-    let endpoint = binding.endpoint.at(path)?;
-    let answer = endpoint.send(method, &headers, body).await?;
-    Ok((answer.status.as_u16(), answer.body))
-}
 
 /// Waits until the token gets this status; gives back how long it took.
 async fn until(binding: &Binding, token: &Key, wanted: u16) -> Result<Duration> {
@@ -60,7 +34,7 @@ async fn until(binding: &Binding, token: &Key, wanted: u16) -> Result<Duration> 
 async fn a_persons_token_works_once_it_is_in_the_secret_and_until_it_is_another() {
     release::installed().await.unwrap();
     in_namespace(async |namespace| {
-        namespace.apply(&desk()).await?;
+        namespace.apply(&desk_with_people()).await?;
         namespace.agents_ready().await?;
         let wait = [
             "wait",
@@ -87,11 +61,11 @@ async fn a_persons_token_works_once_it_is_in_the_secret_and_until_it_is_another(
         ensure!(of_secrets.len() == 1, "{rules:?}");
         ensure!(of_secrets[0].verbs == ["get"], "{rules:?}");
         ensure!(
-            of_secrets[0].resource_names == Some(vec!["our-people".to_owned()]),
+            of_secrets[0].resource_names == Some(vec![TOKENS.to_owned()]),
             "{rules:?}"
         );
         let gateway = format!("--as=system:serviceaccount:{}:gateway-desk", namespace.name);
-        for (secret, expected) in [("our-people", "yes"), ("agent-one-mcp", "no")] {
+        for (secret, expected) in [(TOKENS, "yes"), ("agent-one-mcp", "no")] {
             let can = [
                 "auth",
                 "can-i",
@@ -108,7 +82,7 @@ async fn a_persons_token_works_once_it_is_in_the_secret_and_until_it_is_another(
         let one = namespace.binding("one").await?;
         let (old, new) = (Key::from_random([1; 32]), Key::from_random([2; 32]));
         until(&one, &old, 401).await?;
-        write_tokens(namespace, &old).await?;
+        namespace.write_token(&old).await?;
         let took = until(&one, &old, 200).await?;
         ensure!(
             took < Duration::from_secs(15),
@@ -130,7 +104,7 @@ async fn a_persons_token_works_once_it_is_in_the_secret_and_until_it_is_another(
             "a person's token gets {as_agent}"
         );
 
-        write_tokens(namespace, &new).await?;
+        namespace.write_token(&new).await?;
         until(&one, &new, 200).await?;
         until(&one, &old, 401).await?;
         // Whoever is taken out of the Workspace is out at once.
@@ -154,8 +128,8 @@ async fn a_call_that_waits_for_a_person_is_told_of_on_the_agent() {
     release::installed().await.unwrap();
     in_namespace(async |namespace| {
         let alice = Key::from_random([3; 32]);
-        write_tokens(namespace, &alice).await?;
-        namespace.apply(&desk()).await?;
+        namespace.write_token(&alice).await?;
+        namespace.apply(&desk_with_people()).await?;
         namespace
             .kubectl(&[
                 "wait",

@@ -23,6 +23,7 @@ const PEOPLE: &str = "people";
 pub(super) struct Identities {
     data: PathBuf,
     keys: PathBuf,
+    people: PathBuf,
     known: BTreeMap<String, Identity>,
 }
 
@@ -84,9 +85,9 @@ pub fn own_secret(data: &Path, name: &str) -> Result<SecretString, IdentityError
 
 impl Identities {
     pub(super) fn open(data: &Path) -> Result<Self, IdentityError> {
-        let keys = data.join(KEYS);
-        fs::create_dir_all(&keys).map_err(failed("make the folder", &keys))?;
-        for folder in [data, &keys] {
+        let (keys, people) = (data.join(KEYS), data.join(PEOPLE));
+        for folder in [data, &keys, &people] {
+            fs::create_dir_all(folder).map_err(failed("make the folder", folder))?;
             fs::set_permissions(folder, Permissions::from_mode(0o700))
                 .map_err(failed("protect", folder))?;
         }
@@ -100,6 +101,7 @@ impl Identities {
         Ok(Self {
             data: data.to_owned(),
             keys,
+            people,
             known,
         })
     }
@@ -110,6 +112,10 @@ impl Identities {
 
     pub(super) fn keys(&self) -> &Path {
         &self.keys
+    }
+
+    pub(super) fn people(&self) -> &Path {
+        &self.people
     }
 
     /// Gives each of `names` an identity and forgets all others, their keys first.
@@ -157,11 +163,7 @@ impl Identities {
 
     /// The digest of the person's token, which is made first when there is none.
     pub(super) fn person(&self, name: &str) -> Result<Digest, IdentityError> {
-        let folder = self.data.join(PEOPLE);
-        fs::create_dir_all(&folder).map_err(failed("make the folder", &folder))?;
-        fs::set_permissions(&folder, Permissions::from_mode(0o700))
-            .map_err(failed("protect", &folder))?;
-        key_in(person_file(&self.data, name))
+        key_in(self.people.join(name))
     }
 
     /// Makes sure that the agent has no key.
@@ -270,10 +272,13 @@ mod tests {
         let data = tempfile::tempdir().unwrap();
         let identities = Identities::open(data.path()).unwrap();
         identities.key("default.a").unwrap();
+        identities.person("admin").unwrap();
         for (path, mode) in [
             (data.path().to_owned(), 0o700),
             (data.path().join(KEYS), 0o700),
             (key_file(data.path(), "default.a"), 0o600),
+            (data.path().join(PEOPLE), 0o700),
+            (person_file(data.path(), "admin"), 0o600),
         ] {
             let found = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
             assert_eq!(found, mode, "{}", path.display());

@@ -87,6 +87,7 @@ pub enum FilesError {
 struct Look {
     manifests: BTreeMap<PathBuf, Stamp>,
     keys: BTreeMap<PathBuf, Stamp>,
+    tokens: BTreeMap<PathBuf, Stamp>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -189,6 +190,7 @@ impl Files {
         Ok(Look {
             manifests: stamps(&self.folder, is_manifest)?,
             keys: stamps(self.identities.keys(), |_| true)?,
+            tokens: stamps(self.identities.people(), |_| true)?,
         })
     }
 
@@ -327,8 +329,9 @@ impl Files {
         self.snapshot = Arc::new(build(&resources, None, &self.snapshot));
         self.resources = resources;
         self.publisher.publish(self.snapshot.clone());
-        // Minting touched the folder of keys.
+        // Minting touched the folders of keys and tokens.
         self.seen.keys = stamps(self.identities.keys(), |_| true)?;
+        self.seen.tokens = stamps(self.identities.people(), |_| true)?;
         self.is_behind = false;
         Ok(())
     }
@@ -356,7 +359,13 @@ impl Files {
                     // What is wrong with single tokens is said by the check of all manifests.
                     people::read(name, secret.and_then(|secret| secret.data.as_ref())).tokens
                 }
-                None => Tokens::from([(ADMIN.to_owned(), self.identities.person(ADMIN)?)]),
+                None => match self.identities.person(ADMIN) {
+                    Err(error @ IdentityError::NotAKey { .. }) => {
+                        note(&object.problem("", error.to_string()));
+                        Tokens::new()
+                    }
+                    token => Tokens::from([(ADMIN.to_owned(), token?)]),
+                },
             };
             people.insert(agent_id(object.namespace(), object.name()), tokens);
         }
@@ -760,6 +769,12 @@ mod tests {
         assert_eq!(token(&folder), made);
         let snapshot = folder.directory.snapshot().unwrap();
         assert!(auth::person(&snapshot, &made).is_some());
+        std::fs::remove_file(person_file(&folder.root.path().join("data"), ADMIN)).unwrap();
+        folder.look();
+        assert_ne!(token(&folder), made);
+        let snapshot = folder.directory.snapshot().unwrap();
+        assert!(auth::person(&snapshot, &made).is_none());
+        assert!(auth::person(&snapshot, &token(&folder)).is_some());
 
         folder.write(&[(
             "home.yaml",

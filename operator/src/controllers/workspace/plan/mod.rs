@@ -181,6 +181,10 @@ fn account(
         .cloned()
         .partition(|finding| finding.field == check::TOKENS_FIELD);
     let people = workspace.spec.people.as_ref();
+    let is_ours = matches!(
+        summary::data(seen.people_secret.as_ref()),
+        check::Data::Ours
+    );
     let resolved_refs = people.map(|_| summary::resolved_refs(&of_people));
     let store_ready = match (postgres, of_store.first()) {
         (Some(_), Some(finding)) => Wanted::new(
@@ -238,7 +242,8 @@ fn account(
         }
         Ok(own_secret) => Some(Gateway {
             service_account: rights::service_account(owner),
-            role: rights::role(owner, people),
+            // No gateway is let near a key, whatever people write.
+            role: rights::role(owner, people.filter(|_| !is_ours)),
             role_binding: rights::role_binding(owner),
             policy: network::policy(owner, &spec, &seen.api_server, settings),
             own_secret,

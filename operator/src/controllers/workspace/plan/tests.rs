@@ -419,6 +419,36 @@ fn tokens_of_people_that_do_not_work_are_said() {
     );
 }
 
+#[test]
+fn no_gateway_may_read_a_key_because_a_workspace_names_its_secret() {
+    let spec = "{people: {tokensSecretRef: {name: agent-a-mcp}}}";
+    let mut observed = running();
+    let mut secret = secret_of(&json!({}));
+    secret.metadata.owner_references = serde_json::from_value(json!([
+        {"apiVersion": "chandlery.dev/v1alpha1", "kind": "Agent", "name": "a", "uid": "u"}
+    ]))
+    .unwrap();
+    observed.gateway.people_secret = Some(secret);
+    check(
+        spec,
+        &observed,
+        expect![[r#"
+        StoreReady True ClaimBound: the volume claim is bound
+        GatewayReady True ReplicasServe: 1 of 1 replicas serve
+        ResolvedRefs False SecretInvalid: Secret agent-a-mcp is one of Chandlery's own: write people's tokens into one of yours
+        Ready False SecretInvalid: Secret agent-a-mcp is one of Chandlery's own: write people's tokens into one of yours
+        Stalled True SecretInvalid: Secret agent-a-mcp is one of Chandlery's own: write people's tokens into one of yours
+    "#]],
+    );
+    let rules = plan_of(spec, &observed)
+        .gateway
+        .unwrap()
+        .role
+        .rules
+        .unwrap();
+    assert_eq!(rules.len(), 1);
+}
+
 fn secret_of(values: &serde_json::Value) -> Secret {
     let values: std::collections::BTreeMap<String, String> =
         serde_json::from_value(values.clone()).unwrap();
