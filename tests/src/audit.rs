@@ -28,6 +28,8 @@ pub struct Event {
 
 #[derive(Clone, Debug, Deserialize)]
 pub struct User {
+    /// Empty: the request had no identity that the server believed.
+    #[serde(default)]
     pub username: String,
 }
 

@@ -52,7 +52,7 @@ async fn agents_are_served_while_the_api_server_is_away() {
         signal("KILL")?;
         sleep(Duration::from_secs(5)).await;
         cluster::script(&["start", "kube-apiserver"]).await?;
-        let_in().await?;
+        eventually("the token still works", SOON, let_in).await?;
         changes_are_served(namespace, &one, true).await?;
         calls
             .stop("while the API server was killed and started again")
