@@ -96,13 +96,12 @@ impl fmt::Display for Announcement {
             "\nMore agents and clients: chandlery connect AGENT --client …"
         )?;
         if let Some(token) = &self.token {
+            writeln!(f, "people    token of {ADMIN}: {}", token.display())?;
             writeln!(
                 f,
-                "people    {}/api/v1, token of {ADMIN} in {}",
-                self.base,
-                token.display()
+                "          for chandlery inbox, approve and deny, and {}/api/v1",
+                self.base
             )?;
-            writeln!(f, "          chandlery inbox, approve and deny use it")?;
         }
         writeln!(f, "health    {}/readyz", self.health)?;
         write!(f, "serving   {}", self.base)

@@ -90,12 +90,12 @@ pub(super) fn build(resources: &Resources, account: Option<&str>, before: &Snaps
             .iter()
             .filter(|(_, digest)| !claimed.contains(digest))
         {
-            let person = Person {
+            // Who holds the same token in several accounts is one person.
+            let person = snapshot.people.entry(*digest).or_insert_with(|| Person {
                 name: name.as_str().into(),
-                account: account.as_str().into(),
-            };
-            // Of two accounts with the same token the first has it.
-            snapshot.people.entry(*digest).or_insert(person);
+                accounts: Vec::new(),
+            });
+            person.accounts.push(account.as_str().into());
         }
     }
     snapshot

@@ -11,8 +11,8 @@ use k8s_openapi::ByteString;
 pub struct Person {
     /// The token's key in the Secret.
     pub name: Arc<str>,
-    /// The account whose Workspaces the person sees, as `<namespace>.<name>`.
-    pub account: Arc<str>,
+    /// The accounts whose Workspaces the person sees, each as `<namespace>.<name>`.
+    pub accounts: Vec<Arc<str>>,
 }
 
 /// The tokens of one account's people, by name.

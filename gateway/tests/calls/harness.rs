@@ -116,7 +116,7 @@ impl Gateway {
             store,
             _publisher: publisher,
             later,
-            database: database,
+            database,
         }
     }
 

@@ -754,7 +754,7 @@ mod tests {
             let mut names: Vec<String> = snapshot
                 .people
                 .values()
-                .map(|person| format!("{} of {}", person.name, person.account))
+                .map(|person| format!("{} of {}", person.name, person.accounts.join(" and ")))
                 .collect();
             names.sort();
             names

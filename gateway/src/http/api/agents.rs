@@ -17,7 +17,7 @@ use crate::explain::{changes, explain_all};
 pub(super) async fn me(visitor: Visitor) -> Json<Value> {
     Json(json!({
         "name": &*visitor.person.name,
-        "account": &*visitor.person.account,
+        "accounts": visitor.person.accounts.iter().map(|account| &**account).collect::<Vec<_>>(),
         "workspaces": visitor.workspaces(),
     }))
 }

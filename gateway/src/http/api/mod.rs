@@ -89,9 +89,11 @@ struct Visitor {
 impl Visitor {
     /// Ids of the Workspaces that the person sees.
     fn workspaces(&self) -> Vec<&str> {
+        let accounts = &self.person.accounts;
+        let is_own = |account: &str| accounts.iter().any(|own| **own == *account);
         let own = self.snapshot.workspaces.values();
         let mut own: Vec<&str> = own
-            .filter(|workspace| *workspace.account == *self.person.account)
+            .filter(|workspace| is_own(&workspace.account))
             .map(|workspace| workspace.id.as_str())
             .collect();
         own.sort_unstable();
