@@ -39,6 +39,12 @@ enum Command {
     Approve(people::ApproveArgs),
     /// Refuse a call.
     Deny(people::DenyArgs),
+    /// Answer what agents ask to have changed in their config.
+    #[command(subcommand)]
+    Requests(people::RequestsCommand),
+    /// Answer the tickets of agents.
+    #[command(subcommand)]
+    Tickets(people::TicketsCommand),
     /// Check the record of calls.
     #[command(subcommand)]
     Audit(audit::Command),
@@ -67,6 +73,8 @@ pub fn main() -> ExitCode {
         Command::Inbox(args) => people::inbox(args),
         Command::Approve(args) => people::approve(args),
         Command::Deny(args) => people::deny(args),
+        Command::Requests(command) => people::requests(command),
+        Command::Tickets(command) => people::tickets(command),
         Command::Audit(command) => audit::run(command),
         Command::Probe(args) => probe::run(args),
     }

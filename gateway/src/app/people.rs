@@ -82,6 +82,68 @@ pub(super) struct DenyArgs {
     gateway: Gateway,
 }
 
+#[derive(clap::Subcommand)]
+pub(super) enum RequestsCommand {
+    /// Show what agents ask to have changed in their config.
+    List(ListArgs),
+    /// Say yes. The manifest is changed by whoever owns it.
+    Approve(AnswerArgs),
+    /// Say no.
+    Reject(AnswerArgs),
+}
+
+#[derive(clap::Subcommand)]
+pub(super) enum TicketsCommand {
+    /// Show the tickets of agents.
+    List(ListArgs),
+    /// Show a ticket and what was said in it.
+    Show(IdArgs),
+    /// Answer.
+    Reply(ReplyArgs),
+    /// Close a ticket.
+    Close(IdArgs),
+    /// Open a ticket again.
+    Reopen(IdArgs),
+}
+
+#[derive(clap::Args)]
+pub(super) struct ListArgs {
+    /// Show what is no longer open, too.
+    #[arg(long)]
+    all: bool,
+    #[command(flatten)]
+    gateway: Gateway,
+}
+
+#[derive(clap::Args)]
+pub(super) struct IdArgs {
+    /// Id, as the list shows it.
+    id: String,
+    #[command(flatten)]
+    gateway: Gateway,
+}
+
+#[derive(clap::Args)]
+pub(super) struct AnswerArgs {
+    /// Id, as the list shows it.
+    id: String,
+    /// What the agent reads.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    gateway: Gateway,
+}
+
+#[derive(clap::Args)]
+pub(super) struct ReplyArgs {
+    /// Id, as the list shows it.
+    id: String,
+    /// The answer.
+    text: String,
+    #[command(flatten)]
+    gateway: Gateway,
+}
+
 impl Gateway {
     /// Asks the REST API. The error is a sentence for people.
     pub(super) fn ask(
@@ -200,8 +262,8 @@ pub(super) fn deny(args: DenyArgs) -> ExitCode {
 }
 
 fn decided(gateway: &Gateway, id: &str, verb: &str, body: &Value) -> ExitCode {
-    if !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        return fail("an id has letters and digits only; `chandlery inbox` shows them");
+    if let Err(why) = is_id(id) {
+        return fail(why);
     }
     let path = format!("/approvals/{id}/{verb}");
     match gateway.ask(Method::POST, &path, Some(body)) {
@@ -213,5 +275,112 @@ fn decided(gateway: &Gateway, id: &str, verb: &str, body: &Value) -> ExitCode {
             row["agent"].as_str().unwrap_or_default()
         )),
         Err(why) => fail(why),
+    }
+}
+
+pub(super) fn requests(command: RequestsCommand) -> ExitCode {
+    let (verb, args) = match command {
+        RequestsCommand::List(args) => {
+            let fields = ["id", "status", "agent", "summary", "patch"];
+            return listed(&args, "/config-requests", &fields);
+        }
+        RequestsCommand::Approve(args) => ("approve", args),
+        RequestsCommand::Reject(args) => ("reject", args),
+    };
+    let body = args.reason.map(|reason| json!({"reason": reason}));
+    asked(
+        &args.gateway,
+        "config-requests",
+        &args.id,
+        verb,
+        body.as_ref(),
+    )
+}
+
+pub(super) fn tickets(command: TicketsCommand) -> ExitCode {
+    match command {
+        TicketsCommand::List(args) => {
+            let fields = ["id", "status", "agent", "priority", "subject"];
+            listed(&args, "/tickets", &fields)
+        }
+        TicketsCommand::Show(args) => show(&args),
+        TicketsCommand::Reply(args) => {
+            let body = json!({"body": args.text});
+            asked(&args.gateway, "tickets", &args.id, "reply", Some(&body))
+        }
+        TicketsCommand::Close(args) => asked(&args.gateway, "tickets", &args.id, "close", None),
+        TicketsCommand::Reopen(args) => asked(&args.gateway, "tickets", &args.id, "reopen", None),
+    }
+}
+
+/// A line for each row.
+fn listed(args: &ListArgs, path: &str, fields: &[&str]) -> ExitCode {
+    let open = if args.all { "" } else { "&status=open" };
+    let path = format!("{path}?limit=200{open}");
+    let answer = match args.gateway.ask(Method::GET, &path, None) {
+        Ok(answer) => answer,
+        Err(why) => return fail(why),
+    };
+    let rows = answer["items"].as_array().map_or(&[][..], Vec::as_slice);
+    if rows.is_empty() {
+        note("there is nothing open");
+    }
+    for row in rows {
+        let cells = fields.iter().map(|field| match &row[*field] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        });
+        if print(cells.collect::<Vec<_>>().join("  ")) != ExitCode::SUCCESS {
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn show(args: &IdArgs) -> ExitCode {
+    if let Err(why) = is_id(&args.id) {
+        return fail(why);
+    }
+    let ticket = match args
+        .gateway
+        .ask(Method::GET, &format!("/tickets/{}", args.id), None)
+    {
+        Ok(ticket) => ticket,
+        Err(why) => return fail(why),
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut lines = vec![format!(
+        "{} ({}, {}) of {}",
+        text(&ticket["subject"]),
+        text(&ticket["status"]),
+        text(&ticket["priority"]),
+        text(&ticket["agent"])
+    )];
+    for message in ticket["messages"].as_array().into_iter().flatten() {
+        lines.push(format!(
+            "\n{}, {}:\n{}",
+            text(&message["author"]),
+            text(&message["sent_at"]),
+            text(&message["body"])
+        ));
+    }
+    print(lines.join("\n"))
+}
+
+fn asked(gateway: &Gateway, what: &str, id: &str, verb: &str, body: Option<&Value>) -> ExitCode {
+    if let Err(why) = is_id(id) {
+        return fail(why);
+    }
+    match gateway.ask(Method::POST, &format!("/{what}/{id}/{verb}"), body) {
+        Ok(row) => print(row["status"].as_str().unwrap_or("done")),
+        Err(why) => fail(why),
+    }
+}
+
+fn is_id(id: &str) -> Result<(), &'static str> {
+    if id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        Ok(())
+    } else {
+        Err("an id has letters and digits only; the list shows them")
     }
 }

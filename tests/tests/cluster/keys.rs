@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 const SOON: Duration = Duration::from_secs(60);
 
 // R-A-081, design §3: a key opens its own agent's endpoint and nothing else.
+// R-C-003…008: a key is minted for each agent, lies in its Secret and nowhere else, and opens its own endpoint.
 #[tokio::test]
 #[ignore = "needs the test cluster"]
 async fn a_key_opens_the_endpoint_of_its_own_agent_only() {
