@@ -73,6 +73,10 @@ pub struct WorkspaceSpec {
     /// again. Live: they are told at once. Clients of MCP 2026-07-28 always see the newest. Default: NextSession.
     #[serde(default)]
     pub tool_list_updates: ToolListUpdates,
+    /// What the record of calls keeps of their arguments. Digest: a keyed digest alone. Clear: the arguments, too.
+    /// Default: Digest.
+    #[serde(default)]
+    pub audit_arguments: AuditArguments,
     /// Built-in tools that are served only under a live ToolGrant, at most 256 names or globs, such as `agnt_db_*`.
     /// Default: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -103,6 +107,14 @@ pub struct SecretRef {
     #[schemars(length(max = 253))]
     #[x_kube(validation = crate::fields::subdomain())]
     pub name: String,
+}
+
+/// What the record of calls keeps of their arguments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum AuditArguments {
+    #[default]
+    Digest,
+    Clear,
 }
 
 /// When clients with a session see a changed tool list.

@@ -1,4 +1,5 @@
--- One row per tool call, permitted or not, in one chain per Workspace. Arguments are kept as a keyed digest alone.
+-- One row per tool call, permitted or not, in one chain per Workspace. Arguments are kept as a keyed digest alone,
+-- unless the Workspace says otherwise.
 create table audit (
     workspace BIGINT not null references workspace (id),
     -- 1, 2, 3, … without a gap.
@@ -14,6 +15,8 @@ create table audit (
     request_bytes BIGINT not null,
     response_bytes BIGINT not null,
     arguments_digest BYTEA not null,
+    -- Only where the Workspace says so, and then at most 64 KiB.
+    arguments TEXT,
     -- Keyed hash of the row and of the one before it.
     mac BYTEA not null,
     primary key (workspace, seq)

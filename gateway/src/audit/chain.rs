@@ -33,6 +33,7 @@ pub(super) struct Content<'a> {
     pub(super) request_bytes: i64,
     pub(super) response_bytes: i64,
     pub(super) arguments_digest: &'a [u8],
+    pub(super) arguments: Option<&'a str>,
 }
 
 impl Key {
@@ -68,6 +69,7 @@ impl Key {
             request_bytes,
             response_bytes,
             arguments_digest,
+            arguments,
         } = content;
         let mut mac = self.0.clone();
         mac.update(PURPOSE);
@@ -89,6 +91,9 @@ impl Key {
             mac.update(text.as_bytes());
         }
         mac.update(arguments_digest);
+        if let Some(arguments) = arguments {
+            mac.update(arguments.as_bytes());
+        }
         mac.finalize().into_bytes().into()
     }
 }

@@ -1,7 +1,7 @@
 //! The record of every tool call: who called what, when, and how it ended.
 //!
 //! A record opens before anything is done, by taking a place in the queue to the writer, so closing it can't fail and
-//! no row is ever dropped: when the database falls behind, calls wait at their start. Arguments are never kept,
+//! no row is ever dropped: when the database falls behind, calls wait at their start. Arguments are not kept unless the Workspace says so,
 //! only a digest that nobody without the account's key can make, and the rows of a Workspace are chained with that key.
 
 mod chain;
@@ -13,6 +13,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use chandlery_crds::workspace::AuditArguments;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use secrecy::SecretString;
@@ -38,6 +39,9 @@ const PLACES: usize = 16 * 1024;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Characters of a tool's name that are kept; an agent may ask for any.
 const NAME_LENGTH: usize = 128;
+
+/// Bytes of arguments that are kept where a Workspace wants them.
+const ARGUMENTS: usize = 64 * 1024;
 
 /// The account's audit. One writer task, which [`Audit::close`] ends.
 pub struct Audit {
@@ -92,6 +96,8 @@ struct Row {
     request_bytes: i64,
     response_bytes: i64,
     arguments_digest: [u8; 32],
+    /// Only where the Workspace wants them kept.
+    arguments: Option<String>,
 }
 
 impl Audit {
@@ -148,6 +154,7 @@ impl Audit {
                 request_bytes: count(arguments.len()),
                 response_bytes: 0,
                 arguments_digest: self.key.digest(arguments),
+                arguments: kept(opening.agent, opening.arguments),
             }),
             began: Instant::now(),
         })
@@ -236,6 +243,15 @@ impl Drop for Record {
         };
         self.end(outcome, 0, None);
     }
+}
+
+/// The arguments in clear, where the Workspace says so.
+fn kept(agent: &Agent, arguments: &RawValue) -> Option<String> {
+    let wanted = agent.workspace.spec.audit_arguments;
+    (wanted == AuditArguments::Clear).then(|| {
+        let text = arguments.get();
+        text[..text.floor_char_boundary(ARGUMENTS)].to_owned()
+    })
 }
 
 fn shortened(name: Cow<'static, str>) -> Cow<'static, str> {

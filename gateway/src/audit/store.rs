@@ -12,7 +12,7 @@ use crate::store::{Dialect, Scope, Store, StoreError, WriteTx, while_doing};
 
 /// Rows of the largest statement; a power of two.
 pub(super) const BATCH: usize = 512;
-const COLUMNS: usize = 13;
+const COLUMNS: usize = 14;
 /// How far back a batch is looked for that may have been written already.
 const LOOK_BACK: i64 = 64 * 1024;
 
@@ -260,7 +260,7 @@ async fn caller_id(
 fn insert(dialect: Dialect, rows: usize) -> String {
     format!(
         "insert into audit (workspace, seq, id, at, caller, tool, decision, outcome,
-             duration_us, request_bytes, response_bytes, arguments_digest, mac)
+             duration_us, request_bytes, response_bytes, arguments_digest, arguments, mac)
          values {}",
         dialect.places(rows, COLUMNS)
     )
@@ -280,6 +280,7 @@ fn content(workspace: i64, seq: i64, ready: &Ready) -> Content<'_> {
         request_bytes,
         response_bytes,
         arguments_digest,
+        arguments,
     } = &ready.row;
     Content {
         workspace,
@@ -296,6 +297,7 @@ fn content(workspace: i64, seq: i64, ready: &Ready) -> Content<'_> {
         request_bytes: *request_bytes,
         response_bytes: *response_bytes,
         arguments_digest,
+        arguments: arguments.as_deref(),
     }
 }
 
@@ -321,6 +323,7 @@ fn bind(query: Query, workspace: i64, seq: i64, ready: &Ready, mac: &[u8; MAC]) 
         .bind(row.request_bytes)
         .bind(row.response_bytes)
         .bind(row.arguments_digest.to_vec())
+        .bind(row.arguments.clone())
         .bind(mac.to_vec())
 }
 
@@ -370,6 +373,7 @@ pub(super) struct Stored {
     request_bytes: i64,
     response_bytes: i64,
     arguments_digest: Vec<u8>,
+    arguments: Option<String>,
 }
 
 impl Stored {
@@ -389,6 +393,7 @@ impl Stored {
             request_bytes: self.request_bytes,
             response_bytes: self.response_bytes,
             arguments_digest: &self.arguments_digest,
+            arguments: self.arguments.as_deref(),
         }
     }
 }
@@ -402,7 +407,7 @@ pub(super) async fn rows_after(
 ) -> Result<Vec<Stored>, StoreError> {
     let failed = while_doing("read audit rows");
     let sql = "select a.seq, a.mac, a.id, a.at, c.agent, c.agent_uid, c.key_id, a.tool, a.decision, a.outcome,
-                   a.duration_us, a.request_bytes, a.response_bytes, a.arguments_digest
+                   a.duration_us, a.request_bytes, a.response_bytes, a.arguments_digest, a.arguments
                from audit a left join audit_caller c on c.workspace = a.workspace and c.id = a.caller
                where a.workspace = $1 and a.seq > $2 order by a.seq limit $3";
     let rows = sqlx::query(sql)
@@ -428,6 +433,7 @@ pub(super) async fn rows_after(
             request_bytes: row.try_get(11)?,
             response_bytes: row.try_get(12)?,
             arguments_digest: row.try_get(13)?,
+            arguments: row.try_get(14)?,
         })
     };
     rows.iter()

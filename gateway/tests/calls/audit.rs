@@ -185,7 +185,7 @@ async fn tampering_with_the_rows_shows() {
             "row 2 is not what was written",
         ),
         (
-            "insert into audit select workspace, 9, id + 1, at, caller, tool, decision, outcome, duration_us, request_bytes, response_bytes, arguments_digest, mac from audit where seq = 8",
+            "insert into audit select workspace, 9, id + 1, at, caller, tool, decision, outcome, duration_us, request_bytes, response_bytes, arguments_digest, arguments, mac from audit where seq = 8",
             "row 9 is not what was written",
         ),
         ("update audit_head set seq = 5", "the head names row 5"),
@@ -269,4 +269,46 @@ async fn two_replicas_keep_one_chain() {
     }
     let found = verdict(&first, &BTreeMap::new()).await;
     assert_eq!((found.sound, found.flaw), (1_000, None));
+}
+
+// Arguments are kept in clear only where the Workspace says so, and then they are part of the chain.
+#[tokio::test]
+async fn arguments_are_kept_only_where_the_workspace_says_so() {
+    for gateway in Gateway::each().await {
+        let quiet = Caller::new("one", "quiet");
+        let open = Caller::in_workspace("two", "open", json!({"auditArguments": "Clear"}));
+        for caller in [&quiet, &open] {
+            gateway
+                .text(
+                    caller,
+                    "agnt_datetime_now",
+                    json!({"timezone": "Europe/Berlin"}),
+                )
+                .await;
+        }
+        gateway.pipeline.audit.close().await;
+        let kept: Vec<Option<String>> = rows(&gateway)
+            .await
+            .iter()
+            .map(|row| row.get("arguments"))
+            .collect();
+        let said: Vec<&str> = kept.iter().flatten().map(String::as_str).collect();
+        assert_eq!(
+            (kept.len(), said),
+            (2, vec![r#"{"timezone":"Europe/Berlin"}"#])
+        );
+        tamper(
+            &gateway,
+            "update audit set arguments = '{}' where arguments is not null",
+        )
+        .await;
+        let verdicts = verify(gateway.url(), &"audit-key".into(), &BTreeMap::new()).await;
+        let flawed: Vec<String> = verdicts
+            .unwrap()
+            .into_iter()
+            .filter(|verdict| verdict.flaw.is_some())
+            .map(|verdict| verdict.workspace)
+            .collect();
+        assert_eq!(flawed, ["demo.open"]);
+    }
 }

@@ -193,7 +193,16 @@ impl Caller {
         Self::with_spec(name, workspace, json!({}))
     }
 
-    pub(crate) fn with_spec(name: &str, workspace: &str, mut spec: Value) -> Self {
+    pub(crate) fn with_spec(name: &str, workspace: &str, spec: Value) -> Self {
+        Self::of(name, workspace, spec, json!({}))
+    }
+
+    /// An agent of a Workspace with this spec.
+    pub(crate) fn in_workspace(name: &str, workspace: &str, spec_of_workspace: Value) -> Self {
+        Self::of(name, workspace, json!({}), spec_of_workspace)
+    }
+
+    fn of(name: &str, workspace: &str, mut spec: Value, spec_of_workspace: Value) -> Self {
         spec["workspaceRef"] = json!({"name": workspace});
         let id = format!("demo.{workspace}");
         let workspace = Workspace {
@@ -201,7 +210,7 @@ impl Caller {
             uid: format!("uid-of-{id}"),
             id,
             generation: 1,
-            spec: serde_json::from_value(json!({})).unwrap(),
+            spec: serde_json::from_value(spec_of_workspace).unwrap(),
         };
         let agent = Agent {
             id: format!("demo.{name}"),

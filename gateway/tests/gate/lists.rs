@@ -57,6 +57,20 @@ async fn six_agents_have_exactly_these_lists() {
     desk.close().await;
 }
 
+// R-C-161, R-C-202: what a grouped tool of the product says of itself.
+#[tokio::test]
+async fn grouped_tools_are_listed_as_their_snapshot_says() {
+    let desk = Desk::open(&examples()).await;
+    let listed = desk.tools("new").await;
+    let grouped: Vec<&Value> = listed
+        .iter()
+        .filter(|tool| tool["name"].as_str().unwrap().starts_with("agnt_support_"))
+        .collect();
+    let text = serde_json::to_string_pretty(&grouped).unwrap() + "\n";
+    expect_file!["./grouped.json"].assert_eq(&text);
+    desk.close().await;
+}
+
 // R-C-173…175: the seed's example, word for word.
 #[tokio::test]
 async fn a_read_only_agent_reads_and_runs_sql() {
