@@ -261,25 +261,26 @@ pub(super) async fn forget(
     Path(text): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
     let id = id(&text)?;
-    for workspace in visitor.workspaces() {
-        if api.pipeline.approvals.forget(workspace, id).await? {
-            return Ok(Json(json!({"id": id})));
-        }
+    let approvals = &api.pipeline.approvals;
+    let forgotten = visitor
+        .find(|workspace| async move { Ok(approvals.forget(&workspace, id).await?.then_some(())) })
+        .await?;
+    match forgotten {
+        Some(_) => Ok(Json(json!({"id": id}))),
+        None => Err(Refusal::not_found(format!(
+            "there is no standing approval {id}"
+        ))),
     }
-    Err(Refusal::not_found(format!(
-        "there is no standing approval {id}"
-    )))
 }
 
 /// The row, in whichever of the person's Workspaces it is.
 async fn find(api: &Api, visitor: &Visitor, text: &str) -> Result<(String, Approval), Refusal> {
     let id = id(text)?;
-    for workspace in visitor.workspaces() {
-        if let Some(row) = api.pipeline.approvals.get(workspace, id).await? {
-            return Ok((workspace.to_owned(), row));
-        }
-    }
-    Err(unknown(text))
+    let approvals = &api.pipeline.approvals;
+    let found = visitor
+        .find(|workspace| async move { approvals.get(&workspace, id).await })
+        .await?;
+    found.ok_or_else(|| unknown(text))
 }
 
 fn unknown(id: &str) -> Refusal {

@@ -25,7 +25,7 @@ use crate::directory::{Person, Snapshot};
 use crate::families::config::ConfigRequests;
 use crate::families::support::Tickets;
 use crate::pipeline::Pipeline;
-use crate::store::Id;
+use crate::store::{Id, StoreError};
 
 /// What the API's handlers work on.
 #[derive(Clone)]
@@ -98,6 +98,19 @@ impl Visitor {
             .collect();
         own.sort_unstable();
         own
+    }
+
+    /// What `look` finds in the first of the person's Workspaces that has it: ids say nothing of where a row is.
+    async fn find<T, F: Future<Output = Result<Option<T>, StoreError>>>(
+        &self,
+        look: impl Fn(String) -> F,
+    ) -> Result<Option<(String, T)>, Refusal> {
+        for workspace in self.workspaces() {
+            if let Some(found) = look(workspace.to_owned()).await? {
+                return Ok(Some((workspace.to_owned(), found)));
+            }
+        }
+        Ok(None)
     }
 
     /// Whether the person sees the Workspace.

@@ -132,26 +132,27 @@ async fn decide(
     if let Some(reason) = &reason {
         short(reason)?;
     }
-    for workspace in visitor.workspaces() {
-        let decision = Decision {
-            approves,
-            by: visitor.person.name.to_string(),
-            reason: reason.clone(),
-        };
-        match api.requests.decide(workspace, id, decision).await? {
-            Some(Decided::Now(row)) => return Ok(Json(request(workspace, &row))),
-            Some(Decided::Before(row)) => {
-                return Err(Refusal::conflict(format!(
-                    "the request {id} is {} already",
-                    row.status.word()
-                )));
-            }
-            None => {}
-        }
+    let decision = Decision {
+        approves,
+        by: visitor.person.name.to_string(),
+        reason,
+    };
+    let decided = visitor
+        .find(|workspace| {
+            let decision = decision.clone();
+            async move { api.requests.decide(&workspace, id, decision).await }
+        })
+        .await?;
+    match decided {
+        Some((workspace, Decided::Now(row))) => Ok(Json(request(&workspace, &row))),
+        Some((_, Decided::Before(row))) => Err(Refusal::conflict(format!(
+            "the request {id} is {} already",
+            row.status.word()
+        ))),
+        None => Err(Refusal::not_found(format!(
+            "there is no config request {id}"
+        ))),
     }
-    Err(Refusal::not_found(format!(
-        "there is no config request {id}"
-    )))
 }
 
 fn ticket(workspace: &str, row: &Ticket) -> Value {
@@ -208,32 +209,32 @@ pub(super) async fn get_ticket(
     let Query(after) = after.map_err(|error| Refusal::invalid(error.body_text()))?;
     let after = after.after.as_deref().map(super::id).transpose()?;
     let id = super::id(&text)?;
-    for workspace in visitor.workspaces() {
-        if let Some(found) = api.tickets.get(workspace, id, after).await? {
-            let Conversation {
-                ticket: row,
-                messages,
-                has_more,
-            } = found;
-            let messages: Vec<Value> = messages
-                .iter()
-                .map(|message| {
-                    json!({
-                        "id": message.id,
-                        "sender": message.sender,
-                        "author": message.author,
-                        "body": message.body,
-                        "sent_at": rfc3339(message.sent_at),
-                    })
-                })
-                .collect();
-            let mut shown = ticket(workspace, &row);
-            shown["messages"] = messages.into();
-            shown["has_more"] = has_more.into();
-            return Ok(Json(shown));
-        }
-    }
-    Err(no_ticket(id))
+    let tickets = &api.tickets;
+    let found = visitor
+        .find(|workspace| async move { tickets.get(&workspace, id, after).await })
+        .await?;
+    let (workspace, conversation) = found.ok_or_else(|| no_ticket(id))?;
+    let Conversation {
+        ticket: row,
+        messages,
+        has_more,
+    } = conversation;
+    let messages: Vec<Value> = messages
+        .iter()
+        .map(|message| {
+            json!({
+                "id": message.id,
+                "sender": message.sender,
+                "author": message.author,
+                "body": message.body,
+                "sent_at": rfc3339(message.sent_at),
+            })
+        })
+        .collect();
+    let mut shown = ticket(&workspace, &row);
+    shown["messages"] = messages.into();
+    shown["has_more"] = has_more.into();
+    Ok(Json(shown))
 }
 
 #[derive(Default, Deserialize)]
@@ -254,14 +255,12 @@ pub(super) async fn reply(
     if reply.body.trim().is_empty() {
         return Err(Refusal::invalid("body must say something"));
     }
-    for workspace in visitor.workspaces() {
-        let by = &visitor.person.name;
-        let sent = api.tickets.reply(workspace, id, by, &reply.body).await?;
-        if let Some(message) = sent {
-            return Ok(Json(json!({"id": message.id, "ticket_id": id})));
-        }
-    }
-    Err(no_ticket(id))
+    let (tickets, by, text) = (&api.tickets, &visitor.person.name, &reply.body);
+    let sent = visitor
+        .find(|workspace| async move { tickets.reply(&workspace, id, by, text).await })
+        .await?;
+    let (_, message) = sent.ok_or_else(|| no_ticket(id))?;
+    Ok(Json(json!({"id": message.id, "ticket_id": id})))
 }
 
 pub(super) async fn close(
@@ -269,14 +268,12 @@ pub(super) async fn close(
     visitor: Visitor,
     Path(text): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
-    let id = super::id(&text)?;
-    for workspace in visitor.workspaces() {
-        let by = &visitor.person.name;
-        if let Some(changed) = api.tickets.close(workspace, id, by).await? {
-            return Ok(changed_ticket(workspace, &changed));
-        }
-    }
-    Err(no_ticket(id))
+    let (id, tickets, by) = (super::id(&text)?, &api.tickets, &visitor.person.name);
+    let changed = visitor
+        .find(|workspace| async move { tickets.close(&workspace, id, by).await })
+        .await?;
+    let (workspace, changed) = changed.ok_or_else(|| no_ticket(id))?;
+    Ok(changed_ticket(&workspace, &changed))
 }
 
 pub(super) async fn reopen(
@@ -284,14 +281,12 @@ pub(super) async fn reopen(
     visitor: Visitor,
     Path(text): Path<String>,
 ) -> Result<Json<Value>, Refusal> {
-    let id = super::id(&text)?;
-    for workspace in visitor.workspaces() {
-        let by = &visitor.person.name;
-        if let Some(changed) = api.tickets.reopen(workspace, id, by).await? {
-            return Ok(changed_ticket(workspace, &changed));
-        }
-    }
-    Err(no_ticket(id))
+    let (id, tickets, by) = (super::id(&text)?, &api.tickets, &visitor.person.name);
+    let changed = visitor
+        .find(|workspace| async move { tickets.reopen(&workspace, id, by).await })
+        .await?;
+    let (workspace, changed) = changed.ok_or_else(|| no_ticket(id))?;
+    Ok(changed_ticket(&workspace, &changed))
 }
 
 fn changed_ticket(workspace: &str, changed: &Changed) -> Json<Value> {
