@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use self::chain::{Key, hex};
-use self::store::{Inserts, heads};
+use self::store::{Inserts, chains};
 pub use self::verify::{Noted, Verdict, verify};
 use crate::directory::Agent;
 use crate::metrics::Metrics;
@@ -164,13 +164,11 @@ impl Audit {
     /// a chain was cut off.
     pub async fn log_heads(&self) -> Result<(), StoreError> {
         let mut reader = self.store.read().await?;
-        for head in heads(reader.connection()).await? {
-            info!(
-                workspace = head.name,
-                seq = head.seq,
-                mac = hex(&head.mac),
-                "audit chain head"
-            );
+        for chain in chains(reader.connection()).await? {
+            if let Some((seq, mac)) = chain.head {
+                let mac = hex(&mac);
+                info!(workspace = chain.name, seq, mac, "audit chain head");
+            }
         }
         Ok(())
     }

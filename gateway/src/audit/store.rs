@@ -327,32 +327,40 @@ fn bind(query: Query, workspace: i64, seq: i64, ready: &Ready, mac: &[u8; MAC]) 
         .bind(mac.to_vec())
 }
 
-/// The head of a Workspace's chain.
-pub(super) struct Head {
+/// A Workspace's chain as it is at one moment, however many rows follow meanwhile.
+pub(super) struct Chain {
     pub(super) workspace: i64,
     pub(super) name: String,
-    pub(super) seq: i64,
-    pub(super) mac: Vec<u8>,
+    /// Number and hash of the last row, as they were noted; `None` when that is gone.
+    pub(super) head: Option<(i64, Vec<u8>)>,
+    /// The greatest number of a row.
+    pub(super) last: i64,
 }
 
-/// The heads of all chains, by the names of their Workspaces.
-pub(super) async fn heads(connection: &mut AnyConnection) -> Result<Vec<Head>, StoreError> {
+/// The chains of all Workspaces that have one, by name.
+pub(super) async fn chains(connection: &mut AnyConnection) -> Result<Vec<Chain>, StoreError> {
     let failed = while_doing("read the heads of the audit");
-    let sql = "select w.id, w.name, h.seq, h.mac from audit_head h join workspace w on w.id = h.workspace order by w.name";
+    // One statement, which sees one moment: a head that is read before its rows would lag behind them.
+    let sql = "select w.id, w.name, h.seq, h.mac, (select max(a.seq) from audit a where a.workspace = w.id)
+               from workspace w left join audit_head h on h.workspace = w.id order by w.name";
     let rows = sqlx::query(sql)
         .fetch_all(connection)
         .await
         .map_err(&failed)?;
     let read = |row: &AnyRow| {
-        Ok(Head {
+        let (seq, mac): (Option<i64>, Option<Vec<u8>>) = (row.try_get(2)?, row.try_get(3)?);
+        let last: Option<i64> = row.try_get(4)?;
+        let head = seq.zip(mac);
+        let is_there = head.is_some() || last.is_some();
+        Ok(is_there.then_some(Chain {
             workspace: row.try_get(0)?,
             name: row.try_get(1)?,
-            seq: row.try_get(2)?,
-            mac: row.try_get(3)?,
-        })
+            head,
+            last: last.unwrap_or_default(),
+        }))
     };
     rows.iter()
-        .map(read)
+        .filter_map(|row| read(row).transpose())
         .collect::<sqlx::Result<_>>()
         .map_err(&failed)
 }

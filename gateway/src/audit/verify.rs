@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use secrecy::SecretString;
 
 use super::chain::{Key, START, hex};
-use super::store::{Head, heads, rows_after};
+use super::store::{Chain, chains, rows_after};
 use crate::store::{Connection, StoreError, StoreUrl, open_to_read};
 
 /// Rows that are read at once.
@@ -40,14 +40,14 @@ pub async fn verify(
 ) -> Result<Vec<Verdict>, StoreError> {
     let key = Key::new(key);
     let mut connection = open_to_read(url).await?;
-    let heads = heads(&mut connection).await?;
+    let chains = chains(&mut connection).await?;
     let mut verdicts = Vec::new();
-    for head in &heads {
-        let noted = noted.get(&head.name);
-        verdicts.push(chain(&mut connection, &key, head, noted).await?);
+    for chain in &chains {
+        let noted = noted.get(&chain.name);
+        verdicts.push(walk(&mut connection, &key, chain, noted).await?);
     }
     for (workspace, noted) in noted {
-        if !heads.iter().any(|head| head.name == *workspace) {
+        if !chains.iter().any(|chain| chain.name == *workspace) {
             verdicts.push(Verdict {
                 workspace: workspace.clone(),
                 sound: 0,
@@ -62,18 +62,23 @@ pub async fn verify(
     Ok(verdicts)
 }
 
-async fn chain(
+async fn walk(
     connection: &mut Connection,
     key: &Key,
-    head: &Head,
+    chain: &Chain,
     noted: Option<&Noted>,
 ) -> Result<Verdict, StoreError> {
     let (mut seq, mut mac) = (0, START);
     let mut is_noted_found = noted.is_none_or(|noted| noted.seq == 0);
     let flaw = 'chain: loop {
-        let rows = rows_after(connection, head.workspace, seq, PAGE).await?;
-        if rows.is_empty() {
+        // The gateway may write on: what came after the moment of the heads is not looked at.
+        let wanted = PAGE.min(chain.last - seq);
+        if wanted <= 0 {
             break None;
+        }
+        let rows = rows_after(connection, chain.workspace, seq, wanted).await?;
+        if rows.is_empty() {
+            break Some(format!("row {} is missing", seq + 1));
         }
         for row in rows {
             if row.seq != seq + 1 {
@@ -83,7 +88,7 @@ async fn chain(
                     row.seq
                 ));
             }
-            let expected = key.mac(&mac, &row.content(head.workspace));
+            let expected = key.mac(&mac, &row.content(chain.workspace));
             if row.mac != expected {
                 break 'chain Some(format!(
                     "row {} is not what was written, or does not follow the row before it",
@@ -99,31 +104,25 @@ async fn chain(
             }
         }
     };
-    let flaw = flaw.or_else(|| {
-        if head.seq > seq {
-            Some(format!(
-                "rows {} to {} are missing at the end",
-                seq + 1,
-                head.seq
-            ))
-        } else if head.seq < seq || head.mac != mac {
-            Some(format!(
-                "the head names row {} and not the last row",
-                head.seq
-            ))
-        } else {
-            noted.filter(|_| !is_noted_found).map(|noted| {
-                format!(
-                    "rows {} to {} are missing at the end: a head at {} was noted",
-                    seq + 1,
-                    noted.seq,
-                    noted.seq
-                )
-            })
+    let flaw = flaw.or_else(|| match &chain.head {
+        None => Some("the head is missing".to_owned()),
+        Some((last, _)) if *last > seq => {
+            Some(format!("rows {} to {last} are missing at the end", seq + 1))
         }
+        Some((last, head)) if *last < seq || *head != mac => {
+            Some(format!("the head names row {last} and not the last row"))
+        }
+        Some(_) => noted.filter(|_| !is_noted_found).map(|noted| {
+            format!(
+                "rows {} to {} are missing at the end: a head at {} was noted",
+                seq + 1,
+                noted.seq,
+                noted.seq
+            )
+        }),
     });
     Ok(Verdict {
-        workspace: head.name.clone(),
+        workspace: chain.name.clone(),
         sound: seq,
         mac: hex(&mac),
         flaw,

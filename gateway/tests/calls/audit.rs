@@ -189,6 +189,8 @@ async fn tampering_with_the_rows_shows() {
             "row 9 is not what was written",
         ),
         ("update audit_head set seq = 5", "the head names row 5"),
+        ("delete from audit_head", "the head is missing"),
+        ("delete from audit", "rows 1 to 8 are missing at the end"),
     ] {
         for gateway in Gateway::each().await {
             let one = Caller::new("one", "lab");
@@ -310,5 +312,32 @@ async fn arguments_are_kept_only_where_the_workspace_says_so() {
             .map(|verdict| verdict.workspace)
             .collect();
         assert_eq!(flawed, ["demo.open"]);
+    }
+}
+
+// P16: a gateway that goes on writing is not taken for somebody who tampers.
+#[tokio::test]
+async fn a_chain_can_be_verified_while_it_grows() {
+    for gateway in Gateway::each().await {
+        let one = Caller::new("one", "lab");
+        let calls = async {
+            for _ in 0..40 {
+                let more = (0..20).map(|_| gateway.text(&one, "agnt_datetime_now", json!({})));
+                futures::future::join_all(more).await;
+            }
+        };
+        let verifying = async {
+            for _ in 0..20 {
+                let key = "audit-key".into();
+                let verdicts = verify(gateway.url(), &key, &BTreeMap::new()).await;
+                for verdict in verdicts.unwrap() {
+                    assert_eq!(verdict.flaw, None);
+                }
+            }
+        };
+        futures::future::join(calls, verifying).await;
+        gateway.pipeline.audit.close().await;
+        let found = verdict(&gateway, &BTreeMap::new()).await;
+        assert_eq!((found.sound, found.flaw), (800, None));
     }
 }
