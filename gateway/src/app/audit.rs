@@ -1,6 +1,5 @@
 //! `chandlery audit verify`: whether the record of calls is what was written.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,7 +7,6 @@ use chandlery_crds::names::{self, gateway_secret};
 use secrecy::SecretString;
 
 use super::cli::{fail, note, print};
-use super::client::read_secret;
 use crate::audit::{Noted, verify};
 use crate::directory::chain;
 use crate::store::StoreUrl;
@@ -33,18 +31,19 @@ pub(super) struct VerifyArgs {
     /// A head that the log told earlier, as <WORKSPACE>=<SEQ>:<MAC>: shows whether the chain was cut off or replaced as
     /// a whole. May be repeated.
     #[arg(long = "head", value_name = "HEAD", value_parser = head)]
-    heads: Vec<(String, Noted)>,
+    heads: Vec<Noted>,
 }
 
-fn head(text: &str) -> Result<(String, Noted), String> {
+fn head(text: &str) -> Result<Noted, String> {
     let parse = || {
         let (workspace, noted) = text.split_once('=')?;
         let (seq, mac) = noted.split_once(':')?;
         let is_hex = mac.len() == 64 && mac.bytes().all(|byte| byte.is_ascii_hexdigit());
         let seq = seq.parse().ok().filter(|seq| *seq >= 0)?;
-        is_hex.then(|| {
-            let mac = mac.to_ascii_lowercase();
-            (workspace.to_owned(), Noted { seq, mac })
+        is_hex.then(|| Noted {
+            workspace: workspace.to_owned(),
+            seq,
+            mac: mac.to_ascii_lowercase(),
         })
     };
     parse().ok_or_else(|| {
@@ -59,20 +58,22 @@ pub(super) fn run(command: Command) -> ExitCode {
         None => StoreUrl::Sqlite(args.data.clone()),
     };
     let keys = args.keys.unwrap_or(args.data);
-    let key = match read_secret(&keys.join(gateway_secret::AUDIT_KEY)) {
+    // Byte for byte as the gateway reads it.
+    let file = keys.join(gateway_secret::AUDIT_KEY);
+    let key = match std::fs::read_to_string(&file) {
         Ok(key) => SecretString::from(key),
-        Err(why) => {
+        Err(error) => {
             return fail(format_args!(
-                "{why}; write --keys with the folder of the account's keys, or --data with the gateway's data folder"
+                "read {}: {error}; write --keys with the folder of the account's keys, or --data with the gateway's data folder",
+                file.display()
             ));
         }
     };
-    let noted: BTreeMap<String, Noted> = args.heads.into_iter().collect();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
     let verdicts = match runtime {
-        Ok(runtime) => runtime.block_on(verify(&url, &key, &noted)),
+        Ok(runtime) => runtime.block_on(verify(&url, &key, &args.heads)),
         Err(error) => return fail(format_args!("start: {error}")),
     };
     let verdicts = match verdicts {

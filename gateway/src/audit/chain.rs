@@ -7,11 +7,9 @@ use sha2::Sha256;
 
 pub(super) const MAC: usize = 32;
 
-/// What the first row follows.
-pub(super) const START: [u8; MAC] = [0; MAC];
-
-/// Tells this use of the key from its others.
-const PURPOSE: &[u8] = b"chandlery audit row 1\0";
+/// Tell these uses of the key from its others.
+const CHAIN: &[u8] = b"chandlery audit chain 1\0";
+const ROW: &[u8] = b"chandlery audit row 1\0";
 
 /// The account's key.
 #[derive(Clone)]
@@ -52,6 +50,12 @@ impl Key {
             .into()
     }
 
+    /// What the first row of a Workspace follows: a chain cannot be taken for another Workspace's.
+    pub(super) fn start(&self, workspace: &str) -> [u8; MAC] {
+        let mac = self.0.clone().chain_update(CHAIN);
+        mac.chain_update(workspace).finalize().into_bytes().into()
+    }
+
     /// The hash of the row that follows the one with `before`.
     pub(super) fn mac(&self, before: &[u8], content: &Content<'_>) -> [u8; MAC] {
         let Content {
@@ -72,7 +76,7 @@ impl Key {
             arguments,
         } = content;
         let mut mac = self.0.clone();
-        mac.update(PURPOSE);
+        mac.update(ROW);
         mac.update(before);
         for number in [
             workspace,
@@ -87,15 +91,20 @@ impl Key {
         }
         // With their lengths: what ends one field cannot begin the next.
         for text in [agent, agent_uid, key_id, tool, decision, outcome] {
-            mac.update(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_be_bytes());
-            mac.update(text.as_bytes());
+            field(&mut mac, text.as_bytes());
         }
-        mac.update(arguments_digest);
-        if let Some(arguments) = arguments {
-            mac.update(arguments.as_bytes());
+        field(&mut mac, arguments_digest);
+        match arguments {
+            Some(arguments) => field(&mut mac, arguments.as_bytes()),
+            None => mac.update(&u64::MAX.to_be_bytes()),
         }
         mac.finalize().into_bytes().into()
     }
+}
+
+fn field(mac: &mut Hmac<Sha256>, bytes: &[u8]) {
+    mac.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
+    mac.update(bytes);
 }
 
 pub(super) fn hex(bytes: &[u8]) -> String {

@@ -1,8 +1,8 @@
 //! The record of every tool call: who called what, when, and how it ended.
 //!
 //! A record opens before anything is done, by taking a place in the queue to the writer, so closing it can't fail and
-//! no row is ever dropped: when the database falls behind, calls wait at their start. Arguments are not kept unless the Workspace says so,
-//! only a digest that nobody without the account's key can make, and the rows of a Workspace are chained with that key.
+//! no row is ever dropped: when the database falls behind, calls wait at their start. Of arguments only a keyed digest
+//! is kept, unless the Workspace says otherwise. The rows of a Workspace are chained with the account's key.
 
 mod chain;
 mod store;

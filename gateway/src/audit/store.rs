@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::{Any, AnyConnection, AssertSqlSafe, Row as _};
 
-use super::chain::{Content, Key, MAC, START};
+use super::chain::{Content, Key, MAC};
 use super::{Entry, Row};
 use crate::store::{Dialect, Scope, Store, StoreError, WriteTx, while_doing};
 
@@ -30,6 +30,8 @@ pub(super) struct Inserts {
 
 /// The rows of one Workspace, in order.
 struct Run {
+    /// `<namespace>.<name>` of the Workspace.
+    name: String,
     scope: Scope,
     rows: Vec<Ready>,
 }
@@ -76,8 +78,8 @@ impl Inserts {
             let workspace = row.agent.workspace.id.as_str();
             if !runs.contains_key(workspace) {
                 let scope = store.scope(workspace).await?;
-                let rows = Vec::new();
-                runs.insert(workspace, Run { scope, rows });
+                let (name, rows) = (workspace.to_owned(), Vec::new());
+                runs.insert(workspace, Run { name, scope, rows });
             }
             let Some(run) = runs.get_mut(workspace) else {
                 continue;
@@ -139,7 +141,7 @@ async fn write_run(
     new: &mut Vec<((i64, Arc<Caller>), i64)>,
 ) -> Result<(), StoreError> {
     let workspace = run.scope.row();
-    let (mut seq, mut mac) = head_of(tx, workspace, head).await?;
+    let (mut seq, mut mac) = head_of(tx, workspace, head, &key.start(&run.name)).await?;
     if again && let Some(first) = run.rows.first() {
         let sql = "select count(*) from audit where workspace = $1 and seq > $2 and id = $3";
         let count: i64 = sqlx::query(sql)
@@ -202,6 +204,7 @@ async fn head_of(
     tx: &mut WriteTx<'_>,
     workspace: i64,
     sql: &'static str,
+    start: &[u8; MAC],
 ) -> Result<(i64, [u8; MAC]), StoreError> {
     let failed = while_doing("find the head of the audit");
     loop {
@@ -220,7 +223,7 @@ async fn head_of(
         let sql = "insert into audit_head (workspace, seq, mac) values ($1, 0, $2) on conflict do nothing";
         sqlx::query(sql)
             .bind(workspace)
-            .bind(START.to_vec())
+            .bind(start.to_vec())
             .execute(tx.connection())
             .await
             .map_err(&failed)?;
@@ -333,7 +336,8 @@ pub(super) struct Chain {
     pub(super) name: String,
     /// Number and hash of the last row, as they were noted; `None` when that is gone.
     pub(super) head: Option<(i64, Vec<u8>)>,
-    /// The greatest number of a row.
+    /// The smallest and the greatest number of a row; 1 and 0 when there is none.
+    pub(super) first: i64,
     pub(super) last: i64,
 }
 
@@ -341,7 +345,8 @@ pub(super) struct Chain {
 pub(super) async fn chains(connection: &mut AnyConnection) -> Result<Vec<Chain>, StoreError> {
     let failed = while_doing("read the heads of the audit");
     // One statement, which sees one moment: a head that is read before its rows would lag behind them.
-    let sql = "select w.id, w.name, h.seq, h.mac, (select max(a.seq) from audit a where a.workspace = w.id)
+    let sql = "select w.id, w.name, h.seq, h.mac, (select max(a.seq) from audit a where a.workspace = w.id),
+                   (select min(a.seq) from audit a where a.workspace = w.id)
                from workspace w left join audit_head h on h.workspace = w.id order by w.name";
     let rows = sqlx::query(sql)
         .fetch_all(connection)
@@ -349,13 +354,14 @@ pub(super) async fn chains(connection: &mut AnyConnection) -> Result<Vec<Chain>,
         .map_err(&failed)?;
     let read = |row: &AnyRow| {
         let (seq, mac): (Option<i64>, Option<Vec<u8>>) = (row.try_get(2)?, row.try_get(3)?);
-        let last: Option<i64> = row.try_get(4)?;
+        let (last, first): (Option<i64>, Option<i64>) = (row.try_get(4)?, row.try_get(5)?);
         let head = seq.zip(mac);
         let is_there = head.is_some() || last.is_some();
         Ok(is_there.then_some(Chain {
             workspace: row.try_get(0)?,
             name: row.try_get(1)?,
             head,
+            first: first.unwrap_or(1),
             last: last.unwrap_or_default(),
         }))
     };
@@ -365,9 +371,23 @@ pub(super) async fn chains(connection: &mut AnyConnection) -> Result<Vec<Chain>,
         .map_err(&failed)
 }
 
+/// The numbers of Workspaces that rows or heads name, and that are not there.
+pub(super) async fn strays(connection: &mut AnyConnection) -> Result<Vec<i64>, StoreError> {
+    let sql = "select workspace from audit where workspace not in (select id from workspace)
+               union select workspace from audit_head where workspace not in (select id from workspace)";
+    let rows = sqlx::query(sql).fetch_all(connection).await;
+    rows.and_then(|rows| rows.iter().map(|row| row.try_get(0)).collect())
+        .map_err(while_doing("look for audit rows of no Workspace"))
+}
+
 /// A row as it is stored.
 pub(super) struct Stored {
     pub(super) seq: i64,
+    /// `None` when a value is of no kind that was ever written there.
+    pub(super) fields: Option<Fields>,
+}
+
+pub(super) struct Fields {
     pub(super) mac: Vec<u8>,
     id: i64,
     at: i64,
@@ -384,11 +404,30 @@ pub(super) struct Stored {
     arguments: Option<String>,
 }
 
-impl Stored {
-    pub(super) fn content(&self, workspace: i64) -> Content<'_> {
+impl Fields {
+    fn read(row: &AnyRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            mac: row.try_get(1)?,
+            id: row.try_get(2)?,
+            at: row.try_get(3)?,
+            agent: row.try_get(4)?,
+            agent_uid: row.try_get(5)?,
+            key_id: row.try_get(6)?,
+            tool: row.try_get(7)?,
+            decision: row.try_get(8)?,
+            outcome: row.try_get(9)?,
+            duration_us: row.try_get(10)?,
+            request_bytes: row.try_get(11)?,
+            response_bytes: row.try_get(12)?,
+            arguments_digest: row.try_get(13)?,
+            arguments: row.try_get(14)?,
+        })
+    }
+
+    pub(super) fn content(&self, workspace: i64, seq: i64) -> Content<'_> {
         Content {
             workspace,
-            seq: self.seq,
+            seq,
             id: self.id,
             at: self.at,
             agent: self.agent.as_deref().unwrap_or_default(),
@@ -428,20 +467,7 @@ pub(super) async fn rows_after(
     let read = |row: &AnyRow| {
         Ok(Stored {
             seq: row.try_get(0)?,
-            mac: row.try_get(1)?,
-            id: row.try_get(2)?,
-            at: row.try_get(3)?,
-            agent: row.try_get(4)?,
-            agent_uid: row.try_get(5)?,
-            key_id: row.try_get(6)?,
-            tool: row.try_get(7)?,
-            decision: row.try_get(8)?,
-            outcome: row.try_get(9)?,
-            duration_us: row.try_get(10)?,
-            request_bytes: row.try_get(11)?,
-            response_bytes: row.try_get(12)?,
-            arguments_digest: row.try_get(13)?,
-            arguments: row.try_get(14)?,
+            fields: Fields::read(row).ok(),
         })
     };
     rows.iter()

@@ -1,20 +1,21 @@
 //! Whether a store's audit is what was written: every chain from its first row to its head.
 
-use std::collections::BTreeMap;
-
 use secrecy::SecretString;
 
-use super::chain::{Key, START, hex};
-use super::store::{Chain, chains, rows_after};
+use super::chain::{Key, hex};
+use super::store::{Chain, chains, rows_after, strays};
 use crate::store::{Connection, StoreError, StoreUrl, open_to_read};
 
 /// Rows that are read at once.
 const PAGE: i64 = 2_000;
 
-/// A head that was noted elsewhere: `<seq>:<hex of the hash>`.
+/// A head that was noted elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Noted {
+    /// `<namespace>.<name>`.
+    pub workspace: String,
     pub seq: i64,
+    /// In hex.
     pub mac: String,
 }
 
@@ -31,33 +32,42 @@ pub struct Verdict {
     pub flaw: Option<String>,
 }
 
-/// Verifies every chain. `noted` are heads by Workspace, copied from the log earlier: a chain that was cut off or
+/// Verifies every chain. `noted` are heads that were copied from the log earlier: a chain that was cut off or
 /// replaced as a whole shows only by them.
 pub async fn verify(
     url: &StoreUrl,
     key: &SecretString,
-    noted: &BTreeMap<String, Noted>,
+    noted: &[Noted],
 ) -> Result<Vec<Verdict>, StoreError> {
     let key = Key::new(key);
     let mut connection = open_to_read(url).await?;
     let chains = chains(&mut connection).await?;
     let mut verdicts = Vec::new();
     for chain in &chains {
-        let noted = noted.get(&chain.name);
-        verdicts.push(walk(&mut connection, &key, chain, noted).await?);
+        let own: Vec<&Noted> = noted
+            .iter()
+            .filter(|noted| noted.workspace == chain.name)
+            .collect();
+        verdicts.push(walk(&mut connection, &key, chain, &own).await?);
     }
-    for (workspace, noted) in noted {
-        if !chains.iter().any(|chain| chain.name == *workspace) {
-            verdicts.push(Verdict {
-                workspace: workspace.clone(),
-                sound: 0,
-                mac: hex(&START),
-                flaw: Some(format!(
-                    "there is no chain, though one with {} rows was noted",
-                    noted.seq
-                )),
-            });
+    let missing = |workspace: String, flaw: String| Verdict {
+        workspace,
+        sound: 0,
+        mac: String::new(),
+        flaw: Some(flaw),
+    };
+    for noted in noted {
+        if !chains.iter().any(|chain| chain.name == noted.workspace) {
+            let flaw = format!(
+                "there is no chain, though one with {} rows was noted",
+                noted.seq
+            );
+            verdicts.push(missing(noted.workspace.clone(), flaw));
         }
+    }
+    for number in strays(&mut connection).await? {
+        let flaw = "there are rows, but the Workspace that they belong to is gone".to_owned();
+        verdicts.push(missing(format!("#{number}"), flaw));
     }
     Ok(verdicts)
 }
@@ -66,11 +76,13 @@ async fn walk(
     connection: &mut Connection,
     key: &Key,
     chain: &Chain,
-    noted: Option<&Noted>,
+    noted: &[&Noted],
 ) -> Result<Verdict, StoreError> {
-    let (mut seq, mut mac) = (0, START);
-    let mut is_noted_found = noted.is_none_or(|noted| noted.seq == 0);
+    let (mut seq, mut mac) = (0, key.start(&chain.name));
     let flaw = 'chain: loop {
+        if chain.first < 1 {
+            break Some(format!("row {} was put in", chain.first));
+        }
         // The gateway may write on: what came after the moment of the heads is not looked at.
         let wanted = PAGE.min(chain.last - seq);
         if wanted <= 0 {
@@ -88,22 +100,28 @@ async fn walk(
                     row.seq
                 ));
             }
-            let expected = key.mac(&mac, &row.content(chain.workspace));
-            if row.mac != expected {
+            let expected = row.fields.and_then(|fields| {
+                let expected = key.mac(&mac, &fields.content(chain.workspace, row.seq));
+                (fields.mac == expected).then_some(expected)
+            });
+            let Some(expected) = expected else {
                 break 'chain Some(format!(
                     "row {} is not what was written, or does not follow the row before it",
                     row.seq
                 ));
-            }
+            };
             (seq, mac) = (row.seq, expected);
-            if let Some(noted) = noted.filter(|noted| noted.seq == seq) {
-                if noted.mac != hex(&mac) {
-                    break 'chain Some(format!("row {seq} is not the one that was noted"));
-                }
-                is_noted_found = true;
+            let is_other = |noted: &&&Noted| noted.seq == seq && noted.mac != hex(&mac);
+            if noted.iter().any(|noted| is_other(&noted)) {
+                break 'chain Some(format!("row {seq} is not the one that was noted"));
             }
         }
     };
+    let furthest = noted
+        .iter()
+        .map(|noted| noted.seq)
+        .max()
+        .unwrap_or_default();
     let flaw = flaw.or_else(|| match &chain.head {
         None => Some("the head is missing".to_owned()),
         Some((last, _)) if *last > seq => {
@@ -112,14 +130,11 @@ async fn walk(
         Some((last, head)) if *last < seq || *head != mac => {
             Some(format!("the head names row {last} and not the last row"))
         }
-        Some(_) => noted.filter(|_| !is_noted_found).map(|noted| {
-            format!(
-                "rows {} to {} are missing at the end: a head at {} was noted",
-                seq + 1,
-                noted.seq,
-                noted.seq
-            )
-        }),
+        Some(_) if furthest > seq => Some(format!(
+            "rows {} to {furthest} are missing at the end: a head at {furthest} was noted",
+            seq + 1
+        )),
+        Some(_) => None,
     });
     Ok(Verdict {
         workspace: chain.name.clone(),

@@ -1,7 +1,5 @@
 //! Every call leaves one row.
 
-use std::collections::BTreeMap;
-
 use chandlery_gateway::audit::{Noted, Verdict, verify};
 use futures::StreamExt;
 use serde_json::json;
@@ -132,7 +130,7 @@ async fn calls_after_the_end_are_refused_and_do_nothing() {
 }
 
 /// What verifying says, and the chain's one verdict.
-async fn verdict(gateway: &Gateway, noted: &BTreeMap<String, Noted>) -> Verdict {
+async fn verdict(gateway: &Gateway, noted: &[Noted]) -> Verdict {
     let key = "audit-key".into();
     let verdicts = verify(gateway.url(), &key, noted).await.unwrap();
     assert_eq!(verdicts.len(), 1, "{verdicts:?}");
@@ -190,6 +188,14 @@ async fn tampering_with_the_rows_shows() {
         ),
         ("update audit_head set seq = 5", "the head names row 5"),
         ("delete from audit_head", "the head is missing"),
+        (
+            "update audit set seq = 0 where seq = 8;update audit_head set seq = 7, mac = (select mac from audit where audit.seq = 7)",
+            "row 0 was put in",
+        ),
+        (
+            "update workspace set name = 'demo.other' where name = 'demo.lab'",
+            "row 1 is not what was written",
+        ),
         ("delete from audit", "rows 1 to 8 are missing at the end"),
     ] {
         for gateway in Gateway::each().await {
@@ -203,10 +209,10 @@ async fn tampering_with_the_rows_shows() {
                 gateway.answer(&one, name, json!({})).await;
             }
             gateway.pipeline.audit.close().await;
-            let before = verdict(&gateway, &BTreeMap::new()).await;
+            let before = verdict(&gateway, &[]).await;
             assert_eq!((before.sound, before.flaw), (8, None));
             tamper(&gateway, sql).await;
-            let after = verdict(&gateway, &BTreeMap::new()).await;
+            let after = verdict(&gateway, &[]).await;
             let flaw = after.flaw.unwrap_or_else(|| panic!("not found: {sql}"));
             assert!(flaw.contains(expected), "{sql}: {flaw}");
         }
@@ -222,10 +228,14 @@ async fn a_noted_head_shows_what_the_store_cannot() {
             gateway.text(&one, "agnt_datetime_now", json!({})).await;
         }
         gateway.pipeline.audit.close().await;
-        let head = verdict(&gateway, &BTreeMap::new()).await;
+        let head = verdict(&gateway, &[]).await;
         let noted = |seq, mac: &str| {
-            let mac = mac.to_owned();
-            BTreeMap::from([("demo.lab".to_owned(), Noted { seq, mac })])
+            let (workspace, mac) = ("demo.lab".to_owned(), mac.to_owned());
+            [Noted {
+                workspace,
+                seq,
+                mac,
+            }]
         };
         assert_eq!(verdict(&gateway, &noted(8, &head.mac)).await.flaw, None);
         let other = verdict(&gateway, &noted(8, &"0".repeat(64))).await;
@@ -240,7 +250,7 @@ async fn a_noted_head_shows_what_the_store_cannot() {
             "delete from audit where seq > 5;update audit_head set seq = 5, mac = (select mac from audit where audit.seq = 5)",
         )
         .await;
-        assert_eq!(verdict(&gateway, &BTreeMap::new()).await.flaw, None);
+        assert_eq!(verdict(&gateway, &[]).await.flaw, None);
         let cut = verdict(&gateway, &noted(8, &head.mac)).await;
         assert!(
             cut.flaw
@@ -269,7 +279,7 @@ async fn two_replicas_keep_one_chain() {
     for gateway in [&first, &second] {
         gateway.pipeline.audit.close().await;
     }
-    let found = verdict(&first, &BTreeMap::new()).await;
+    let found = verdict(&first, &[]).await;
     assert_eq!((found.sound, found.flaw), (1_000, None));
 }
 
@@ -304,7 +314,7 @@ async fn arguments_are_kept_only_where_the_workspace_says_so() {
             "update audit set arguments = '{}' where arguments is not null",
         )
         .await;
-        let verdicts = verify(gateway.url(), &"audit-key".into(), &BTreeMap::new()).await;
+        let verdicts = verify(gateway.url(), &"audit-key".into(), &[]).await;
         let flawed: Vec<String> = verdicts
             .unwrap()
             .into_iter()
@@ -329,7 +339,7 @@ async fn a_chain_can_be_verified_while_it_grows() {
         let verifying = async {
             for _ in 0..20 {
                 let key = "audit-key".into();
-                let verdicts = verify(gateway.url(), &key, &BTreeMap::new()).await;
+                let verdicts = verify(gateway.url(), &key, &[]).await;
                 for verdict in verdicts.unwrap() {
                     assert_eq!(verdict.flaw, None);
                 }
@@ -337,7 +347,7 @@ async fn a_chain_can_be_verified_while_it_grows() {
         };
         futures::future::join(calls, verifying).await;
         gateway.pipeline.audit.close().await;
-        let found = verdict(&gateway, &BTreeMap::new()).await;
+        let found = verdict(&gateway, &[]).await;
         assert_eq!((found.sound, found.flaw), (800, None));
     }
 }
