@@ -148,6 +148,11 @@ impl Catalog {
         }
     }
 
+    /// Whose catalog it is.
+    pub fn agent(&self) -> &Arc<Agent> {
+        &self.agent
+    }
+
     /// What a call of `name` leads to: a per-operation name whatever the list looks like (R-C-171), a grouped name, or
     /// an older name.
     pub fn find(&self, registry: &Registry, name: &str, arguments: &RawValue) -> Found {

@@ -5,6 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
+use dashmap::DashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use serde_json::json;
@@ -22,6 +23,8 @@ pub(super) struct Lists {
     page_bytes: usize,
     /// By the addresses of the tools, which the list itself keeps alive.
     in_use: Mutex<HashMap<Vec<usize>, Weak<List>>>,
+    /// The newest list of each agent, by UID: a client without a session keeps none alive.
+    newest: DashMap<String, (Arc<Catalog>, Arc<List>)>,
 }
 
 /// The list of one set of tools.
@@ -43,10 +46,29 @@ impl Lists {
         Self {
             page_bytes,
             in_use: Mutex::default(),
+            newest: DashMap::new(),
         }
     }
 
-    pub(super) fn of(&self, catalog: &Catalog) -> Arc<List> {
+    pub(super) fn of(&self, catalog: &Arc<Catalog>) -> Arc<List> {
+        let uid = &catalog.agent().uid;
+        if let Some(newest) = self.newest.get(uid)
+            && Arc::ptr_eq(&newest.0, catalog)
+        {
+            return newest.1.clone();
+        }
+        let list = self.shared(catalog);
+        self.newest
+            .insert(uid.clone(), (catalog.clone(), list.clone()));
+        list
+    }
+
+    /// Forgets agents that are gone.
+    pub(super) fn retain(&self, is_live: impl Fn(&str) -> bool) {
+        self.newest.retain(|uid, _| is_live(uid));
+    }
+
+    fn shared(&self, catalog: &Catalog) -> Arc<List> {
         let key: Vec<usize> = catalog
             .tools
             .iter()

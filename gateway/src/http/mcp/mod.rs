@@ -249,6 +249,7 @@ impl Mcp {
             .map(|agent| agent.uid.as_str())
             .collect();
         self.pipeline.catalogs.retain(|uid| uids.contains(uid));
+        self.lists.retain(|uid| uids.contains(uid));
         let now = self.pipeline.clock.now();
         let live: HashMap<Owner, &Arc<Agent>> = snapshot
             .keys
