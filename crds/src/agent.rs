@@ -204,15 +204,21 @@ impl Permissions {
 
     /// The level of the tool that entries call `tool`.
     pub fn level(&self, tool: &str) -> Level {
-        if let Some(level) = self.tools.get(tool) {
-            return *level;
+        self.rule(tool).1
+    }
+
+    /// The entry of `tools` that decides about the tool, `None` where `default` does; and its level.
+    pub fn rule(&self, tool: &str) -> (Option<&str>, Level) {
+        if let Some((exact, level)) = self.tools.get_key_value(tool) {
+            return (Some(exact), *level);
         }
         self.tools
             .iter()
             .filter(|(glob, _)| names::glob_matches(glob, tool))
-            .map(|(_, level)| *level)
-            .max()
-            .unwrap_or(self.default)
+            .max_by_key(|(_, level)| **level)
+            .map_or((None, self.default), |(glob, level)| {
+                (Some(glob.as_str()), *level)
+            })
     }
 }
 

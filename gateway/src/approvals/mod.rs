@@ -17,6 +17,7 @@ use tracing::warn;
 pub use self::digest::digest;
 pub use self::news::News;
 use crate::directory::Agent;
+use crate::families::actions::one_of;
 use crate::gate::Allowed;
 use crate::metrics::Metrics;
 use crate::store::{Causes, Dialect, Id, Scope, Store, StoreError};
@@ -77,35 +78,15 @@ pub struct Approval {
     result: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    Pending,
-    Approved,
-    Denied,
-    Running,
-    Done,
-    Withdrawn,
-}
-
-const STATES: [(State, &str); 6] = [
-    (State::Pending, "pending"),
-    (State::Approved, "approved"),
-    (State::Denied, "denied"),
-    (State::Running, "running"),
-    (State::Done, "done"),
-    (State::Withdrawn, "withdrawn"),
-];
-
-impl State {
-    pub fn name(self) -> &'static str {
-        let name = STATES.iter().find(|(state, _)| *state == self);
-        name.map_or("", |(_, name)| name)
-    }
-
-    pub fn of(name: &str) -> Option<Self> {
-        let state = STATES.iter().find(|(_, known)| *known == name);
-        state.map(|(state, _)| *state)
+one_of! {
+    /// Where a call stands.
+    pub State {
+        Pending = "pending",
+        Approved = "approved",
+        Denied = "denied",
+        Running = "running",
+        Done = "done",
+        Withdrawn = "withdrawn",
     }
 }
 
@@ -119,6 +100,18 @@ struct NewApproval {
     level: &'static str,
     lifetime_ms: i64,
 }
+
+/// Which rows a list has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Listed<'a> {
+    /// `<namespace>.<name>`; `None` is every agent.
+    pub agent: Option<&'a str>,
+    /// One of [`Approval::standing`]'s words; `None` is every one.
+    pub state: Option<&'a str>,
+}
+
+/// The word for a row that nobody decided about, or that nobody called again, in time.
+pub const EXPIRED: &str = "expired";
 
 /// What somebody decides about a call.
 #[derive(Clone, Debug)]
@@ -335,12 +328,12 @@ impl Approvals {
     pub async fn list(
         &self,
         workspace: &str,
-        state: Option<State>,
+        listed: Listed<'_>,
         before: Option<Id>,
         limit: i64,
     ) -> Result<Vec<Approval>, StoreError> {
         let scope = self.store.scope(workspace).await?;
-        store::list(&self.store, scope, state, before, limit).await
+        store::list(&self.store, scope, listed, before, limit).await
     }
 
     /// Records a decision; the first one counts. `None` when there is no such row.
@@ -447,6 +440,15 @@ impl Approval {
     /// Whether nobody has decided in time.
     pub fn has_expired(&self, now_ms: i64) -> bool {
         matches!(self.state, State::Pending | State::Approved) && self.expires_at <= now_ms
+    }
+
+    /// Where it stands in a word: its state, or [`EXPIRED`].
+    pub fn standing(&self, now_ms: i64) -> &'static str {
+        if self.has_expired(now_ms) {
+            EXPIRED
+        } else {
+            self.state.word()
+        }
     }
 
     /// What the agent reads of a denied call.

@@ -3,7 +3,7 @@
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use super::{Approval, Decided, Decision, NewApproval, Remember, Standing, State};
+use super::{Approval, Decided, Decision, Listed, NewApproval, Remember, Standing, State};
 use crate::store::{Id, Scope, Store, StoreError, WriteTx, while_doing};
 
 const COLUMNS: &str = "id, agent, agent_uid, tool, arguments, worker, level, state, created_at, expires_at, \
@@ -17,21 +17,17 @@ pub(super) async fn active(
     tool: &str,
     digest: &str,
 ) -> Result<Option<Approval>, StoreError> {
-    let failed = while_doing("find an approval");
     let sql = format!(
         "select {COLUMNS} from approval
          where workspace = $1 and agent_uid = $2 and tool = $3 and digest = $4 and active = 1"
     );
-    let mut reader = store.read().await?;
-    let row = sqlx::query(sqlx::AssertSqlSafe(sql))
+    let query = sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(scope.row())
         .bind(agent_uid)
         .bind(tool)
-        .bind(digest)
-        .fetch_optional(reader.connection())
-        .await
-        .map_err(&failed)?;
-    row.map(|row| read(&row)).transpose().map_err(&failed)
+        .bind(digest);
+    let mut reader = store.read().await?;
+    reader.one("find an approval", query, read).await
 }
 
 pub(super) async fn by_id(
@@ -39,67 +35,56 @@ pub(super) async fn by_id(
     scope: Scope,
     id: Id,
 ) -> Result<Option<Approval>, StoreError> {
-    let failed = while_doing("read an approval");
     let sql = format!("select {COLUMNS} from approval where workspace = $1 and id = $2");
-    let mut reader = store.read().await?;
-    let row = sqlx::query(sqlx::AssertSqlSafe(sql))
+    let query = sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(scope.row())
-        .bind(id.row())
-        .fetch_optional(reader.connection())
-        .await
-        .map_err(&failed)?;
-    row.map(|row| read(&row)).transpose().map_err(&failed)
+        .bind(id.row());
+    let mut reader = store.read().await?;
+    reader.one("read an approval", query, read).await
 }
 
 /// Approvals of a Workspace, newest first, at most `limit`, older than `before`.
 pub(super) async fn list(
     store: &Store,
     scope: Scope,
-    state: Option<State>,
+    listed: Listed<'_>,
     before: Option<Id>,
     limit: i64,
 ) -> Result<Vec<Approval>, StoreError> {
-    let failed = while_doing("list approvals");
     let sql = format!(
         "select {COLUMNS} from approval
-         where workspace = $1 and ($2 = '' or state = $2) and id < $3 order by id desc limit $4"
+         where workspace = $1 and id < $2 and ($3 = '' or agent = $3)
+             and ($4 = '' or $4 = case when state in ('pending', 'approved') and expires_at <= $5 then 'expired' else state end)
+         order by id desc limit $6"
     );
-    let mut reader = store.read().await?;
-    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+    let query = sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(scope.row())
-        .bind(state.map_or("", State::name))
         .bind(before.map_or(i64::MAX, Id::row))
-        .bind(limit)
-        .fetch_all(reader.connection())
-        .await
-        .map_err(&failed)?;
-    rows.iter()
-        .map(read)
-        .collect::<Result<_, _>>()
-        .map_err(&failed)
+        .bind(listed.agent.unwrap_or_default())
+        .bind(listed.state.unwrap_or_default())
+        .bind(store.clock().now().as_millisecond())
+        .bind(limit);
+    let mut reader = store.read().await?;
+    reader.all("list approvals", query, read).await
 }
 
 /// Which of `ids` nobody has to wait for any more.
 pub(super) async fn no_longer_pending(store: &Store, ids: &[Id]) -> Result<Vec<Id>, StoreError> {
-    let failed = while_doing("look for decisions");
     let places: Vec<String> = (1..=ids.len()).map(|at| format!("${at}")).collect();
     let sql = format!(
         "select id from approval where state <> 'pending' and id in ({})",
         places.join(", ")
     );
-    let mut reader = store.read().await?;
     let mut query = sqlx::query(sqlx::AssertSqlSafe(sql));
     for id in ids {
         query = query.bind(id.row());
     }
-    let rows = query
-        .fetch_all(reader.connection())
+    let mut reader = store.read().await?;
+    reader
+        .all("look for decisions", query, |row| {
+            row.try_get(0).map(Id::from_row)
+        })
         .await
-        .map_err(&failed)?;
-    rows.iter()
-        .map(|row| row.try_get(0).map(Id::from_row))
-        .collect::<Result<_, _>>()
-        .map_err(&failed)
 }
 
 /// Asks for a call, in place of the row `before` that no longer answers. `None` when the agent has `most` open already;
@@ -123,37 +108,30 @@ pub(super) async fn ask(
                         .await
                         .map_err(while_doing("put an approval aside"))?;
                 }
-                let open: i64 = sqlx::query(
+                let query = sqlx::query(
                     "select count(*) from approval
                      where workspace = $1 and agent_uid = $2 and active = 1 and state = 'pending' and expires_at > $3",
                 )
                 .bind(scope.row())
                 .bind(new.agent_uid.clone())
-                .bind(tx.now())
-                .fetch_one(tx.connection())
-                .await
-                .and_then(|row| row.try_get(0))
-                .map_err(while_doing("count approvals"))?;
+                .bind(tx.now());
+                let open = tx.count("count approvals", query).await?;
                 if open >= most {
                     return Ok(None);
                 }
                 let id = tx.new_id();
                 insert(tx, scope, id, &new).await?;
                 // Whoever was first: the index allows one for each digest.
-                let failed = while_doing("read an approval");
                 let sql = format!(
                     "select {COLUMNS} from approval
                      where workspace = $1 and agent_uid = $2 and tool = $3 and digest = $4 and active = 1"
                 );
-                let row = sqlx::query(sqlx::AssertSqlSafe(sql))
+                let query = sqlx::query(sqlx::AssertSqlSafe(sql))
                     .bind(scope.row())
                     .bind(new.agent_uid)
                     .bind(new.tool)
-                    .bind(new.digest)
-                    .fetch_one(tx.connection())
-                    .await
-                    .map_err(&failed)?;
-                read(&row).map(Some).map_err(&failed)
+                    .bind(new.digest);
+                tx.one("read an approval", query, read).await
             })
         })
         .await
@@ -207,34 +185,25 @@ pub(super) async fn decide(
                     "update approval set state = $3, decided_at = $4, decided_by = $5, reason = $6
                      where workspace = $1 and id = $2 and state = 'pending' and expires_at > $4 returning {COLUMNS}"
                 );
-                let failed = while_doing("decide about a call");
-                let row = sqlx::query(sqlx::AssertSqlSafe(sql))
+                let query = sqlx::query(sqlx::AssertSqlSafe(sql))
                     .bind(scope.row())
                     .bind(id.row())
-                    .bind(state.name())
+                    .bind(state.word())
                     .bind(tx.now())
                     .bind(decision.by.clone())
-                    .bind(decision.reason.clone())
-                    .fetch_optional(tx.connection())
-                    .await
-                    .map_err(&failed)?;
-                if let Some(row) = row {
-                    let approval = read(&row).map_err(&failed)?;
+                    .bind(decision.reason.clone());
+                if let Some(approval) = tx.one("decide about a call", query, read).await? {
                     if let Some(remember) = decision.remember.filter(|_| decision.approves) {
                         remember_tool(tx, scope, &approval, remember, &decision.by).await?;
                     }
                     return Ok(Some(Decided::Now(approval)));
                 }
                 let sql = format!("select {COLUMNS} from approval where workspace = $1 and id = $2");
-                let row = sqlx::query(sqlx::AssertSqlSafe(sql))
+                let query = sqlx::query(sqlx::AssertSqlSafe(sql))
                     .bind(scope.row())
-                    .bind(id.row())
-                    .fetch_optional(tx.connection())
-                    .await
-                    .map_err(&failed)?;
-                row.map(|row| read(&row).map(Decided::Before))
-                    .transpose()
-                    .map_err(&failed)
+                    .bind(id.row());
+                let before = tx.one("read an approval", query, read).await?;
+                Ok(before.map(Decided::Before))
             })
         })
         .await
@@ -283,38 +252,28 @@ pub(super) async fn is_remembered(
     tool: &str,
     worker: &str,
 ) -> Result<bool, StoreError> {
-    let failed = while_doing("look for a standing approval");
-    let now = store.clock().now().as_millisecond();
-    let mut reader = store.read().await?;
     let sql = "select 1 from standing_approval
                where workspace = $1 and agent_uid = $2 and tool = $3 and (worker = $4 or worker = $5)
                    and (expires_at is null or expires_at > $6) limit 1";
-    sqlx::query(sql)
+    let query = sqlx::query(sql)
         .bind(scope.row())
         .bind(agent_uid)
         .bind(tool)
         .bind(worker)
         .bind(EVERY_WORKER)
-        .bind(now)
-        .fetch_optional(reader.connection())
-        .await
-        .map(|row| row.is_some())
-        .map_err(failed)
+        .bind(store.clock().now().as_millisecond());
+    let mut reader = store.read().await?;
+    let found = reader.one("look for a standing approval", query, |_| Ok(()));
+    Ok(found.await?.is_some())
 }
 
 /// The standing approvals of a Workspace that still count, newest first, at most 500.
 pub(super) async fn standing(store: &Store, scope: Scope) -> Result<Vec<Standing>, StoreError> {
-    let failed = while_doing("list standing approvals");
-    let now = store.clock().now().as_millisecond();
-    let mut reader = store.read().await?;
     let sql = "select id, agent, tool, worker, expires_at, granted_by, granted_at from standing_approval
                where workspace = $1 and (expires_at is null or expires_at > $2) order by id desc limit 500";
-    let rows = sqlx::query(sql)
+    let query = sqlx::query(sql)
         .bind(scope.row())
-        .bind(now)
-        .fetch_all(reader.connection())
-        .await
-        .map_err(&failed)?;
+        .bind(store.clock().now().as_millisecond());
     let read = |row: &AnyRow| -> sqlx::Result<Standing> {
         let worker: String = row.try_get("worker")?;
         Ok(Standing {
@@ -327,10 +286,8 @@ pub(super) async fn standing(store: &Store, scope: Scope) -> Result<Vec<Standing
             granted_at: row.try_get("granted_at")?,
         })
     };
-    rows.iter()
-        .map(read)
-        .collect::<Result<_, _>>()
-        .map_err(&failed)
+    let mut reader = store.read().await?;
+    reader.all("list standing approvals", query, read).await
 }
 
 /// Takes a standing approval back; whether there was one.
@@ -446,7 +403,8 @@ fn read(row: &AnyRow) -> sqlx::Result<Approval> {
         arguments: row.try_get("arguments")?,
         worker: row.try_get("worker")?,
         level: row.try_get("level")?,
-        state: State::of(&state).ok_or_else(|| sqlx::Error::Decode("an unknown state".into()))?,
+        state: State::from_word(&state)
+            .ok_or_else(|| sqlx::Error::Decode("an unknown state".into()))?,
         created_at: row.try_get("created_at")?,
         expires_at: row.try_get("expires_at")?,
         decided_at: row.try_get("decided_at")?,

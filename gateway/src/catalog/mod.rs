@@ -18,7 +18,7 @@ pub use self::registry::Registry;
 use crate::directory::Agent;
 use crate::family::{Family, Features};
 use crate::gate::{Absence, Rights, is_never_served};
-use crate::tool::{Served, Switch, Tool, ToolError};
+use crate::tool::{Operation, Served, Switch, Tool, ToolError};
 
 /// What one agent has, for one revision of its config and until the next moment that a grant names.
 pub struct Catalog {
@@ -43,6 +43,13 @@ pub struct Entry {
     pub rights: Rights,
 }
 
+impl Entry {
+    /// Whether a call talks to its client while it runs, or may have to wait for a person.
+    pub fn is_conversation(&self) -> bool {
+        self.tool.interactive || self.rights.may_ask()
+    }
+}
+
 /// The catalogs that are in use, one per agent.
 pub struct Catalogs {
     registry: Arc<Registry>,
@@ -58,7 +65,8 @@ pub enum Found {
     },
     /// A grouped tool of the agent's, with arguments that pick none of its operations.
     NoOperation(ToolError),
-    Nothing,
+    /// The agent has no such tool; what a call would do if it had, where there is one.
+    Nothing(Option<Operation>),
 }
 
 impl Catalogs {
@@ -181,15 +189,8 @@ impl Catalog {
                 entry: entry.clone(),
                 arguments: Some((alias.rewrite)(arguments)),
             },
-            None => Found::Nothing,
+            None => Found::Nothing(registry.operation(name, arguments)),
         }
-    }
-
-    /// Whether a call of `name` talks to its client while it runs, or may have to wait for a person.
-    pub fn is_conversation(&self, name: &str) -> bool {
-        let talks = |entry: &Arc<Entry>| entry.tool.interactive || entry.rights.may_ask();
-        let grouped = self.groups.get(name).into_iter().flatten();
-        self.entries.get(name).into_iter().chain(grouped).any(talks)
     }
 
     /// Whether any call may have to wait for a person.

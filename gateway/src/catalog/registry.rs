@@ -44,16 +44,15 @@ impl Registry {
         }
     }
 
-    /// The tool of this name, under its newer name if `name` is an older one, and what a call of it would do.
-    pub fn find(&self, name: &str, arguments: &RawValue) -> Option<(&Arc<Tool>, Operation)> {
+    /// What a call of this name would do, whoever calls; `None` when there is no such tool, under an older name either.
+    pub(super) fn operation(&self, name: &str, arguments: &RawValue) -> Option<Operation> {
         let alias = self.alias(name);
         let name = alias.map_or(name, |alias| alias.tool);
         let (tool, family) = &self.tools[*self.by_name.get(name)?];
-        let operation = match alias {
+        Some(match alias {
             Some(alias) => family.operation(tool, &(alias.rewrite)(arguments)),
             None => family.operation(tool, arguments),
-        };
-        Some((tool, operation))
+        })
     }
 
     /// What the older name `name` stands for.

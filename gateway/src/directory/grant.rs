@@ -1,13 +1,13 @@
 //! A grant as the gate uses it: its rules compiled and its times read, once for each generation.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chandlery_crds::ToolGrantSpec;
+use chandlery_crds::check::{self, Terms};
 use chandlery_crds::constraint::{Constraint, Facts};
-use chandlery_crds::{ToolGrantSpec, check};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
-
-use super::Agent;
 
 /// A grant of one of the served Workspaces.
 #[derive(Debug)]
@@ -55,35 +55,29 @@ impl ToolGrant {
         workspace: String,
         spec: &ToolGrantSpec,
     ) -> Self {
-        let mut flaw = check::grant_terms(spec)
-            .into_iter()
-            .next()
-            .map(|finding| format!("{}: {}", finding.field, finding.message));
-        let constraints = spec
-            .constraints
-            .iter()
-            .filter_map(|rule| match Constraint::parse(&rule.cel) {
-                Ok(constraint) => Some(Rule {
-                    name: rule.name.clone(),
-                    source: rule.cel.clone(),
-                    message: rule.message.clone(),
-                    constraint,
-                }),
-                Err(why) => {
-                    flaw.get_or_insert(why);
-                    None
-                }
-            })
-            .collect();
-        let time = |text: &Option<String>| text.as_deref().and_then(|text| text.parse().ok());
+        let (terms, flaw) = match check::terms(spec) {
+            Ok(terms) => (terms, None),
+            Err(findings) => {
+                let first = findings.first();
+                let flaw = first.map(|first| format!("{}: {}", first.field, first.message));
+                (Terms::default(), Some(flaw.unwrap_or_default()))
+            }
+        };
+        let rules = spec.constraints.iter().zip(terms.constraints);
+        let constraints = rules.map(|(rule, constraint)| Rule {
+            name: rule.name.clone(),
+            source: rule.cel.clone(),
+            message: rule.message.clone(),
+            constraint,
+        });
         Self {
             name: name.to_owned(),
             uid: uid.to_owned(),
             generation,
             workspace,
-            constraints,
-            not_before: time(&spec.not_before),
-            expires_at: time(&spec.expires_at),
+            constraints: constraints.collect(),
+            not_before: terms.not_before,
+            expires_at: terms.expires_at,
             flaw,
             spec: spec.clone(),
         }
@@ -111,11 +105,7 @@ impl ToolGrant {
     }
 
     /// Whether the grant is about an agent of its Workspace.
-    pub(super) fn is_about(
-        &self,
-        name: &str,
-        labels: &std::collections::BTreeMap<String, String>,
-    ) -> bool {
+    pub(super) fn is_about(&self, name: &str, labels: &BTreeMap<String, String>) -> bool {
         let agents = &self.spec.agents;
         agents.all == Some(true)
             || agents.names.iter().flatten().any(|named| named == name)
@@ -127,7 +117,7 @@ impl ToolGrant {
 }
 
 /// Whether a selector that says something selects the labels. An operator that nobody knows selects nothing.
-fn selects(selector: &LabelSelector, labels: &std::collections::BTreeMap<String, String>) -> bool {
+fn selects(selector: &LabelSelector, labels: &BTreeMap<String, String>) -> bool {
     let wanted = selector.match_labels.iter().flatten();
     let rules = selector.match_expressions.iter().flatten();
     let is_empty = wanted.clone().next().is_none() && rules.clone().next().is_none();
@@ -153,7 +143,7 @@ fn selects(selector: &LabelSelector, labels: &std::collections::BTreeMap<String,
 pub(super) fn of_agent<'a>(
     grants: impl Iterator<Item = &'a Arc<ToolGrant>>,
     name: &str,
-    labels: &std::collections::BTreeMap<String, String>,
+    labels: &BTreeMap<String, String>,
     workspace: &str,
 ) -> Vec<Arc<ToolGrant>> {
     let mut own: Vec<Arc<ToolGrant>> = grants
@@ -171,11 +161,4 @@ pub(super) fn are_same(one: &[Arc<ToolGrant>], other: &[Arc<ToolGrant>]) -> bool
             .iter()
             .zip(other)
             .all(|(one, other)| Arc::ptr_eq(one, other))
-}
-
-impl Agent {
-    /// `<name>` of `<namespace>.<name>`.
-    pub fn name(&self) -> &str {
-        self.id.split_once('.').map_or(&self.id, |(_, name)| name)
-    }
 }

@@ -70,6 +70,20 @@ pub struct Agent {
     pub workspace: Arc<Workspace>,
 }
 
+impl Agent {
+    /// `<namespace>` of the id.
+    pub fn namespace(&self) -> &str {
+        self.id
+            .split_once('.')
+            .map_or("", |(namespace, _)| namespace)
+    }
+
+    /// `<name>` of the id.
+    pub fn name(&self) -> &str {
+        self.id.split_once('.').map_or(&self.id, |(_, name)| name)
+    }
+}
+
 /// A Workspace of this gateway's account.
 #[derive(Debug, PartialEq)]
 pub struct Workspace {

@@ -1,6 +1,6 @@
 //! The tool families. Adding one is a folder here and its line in [`ALL`].
 
-mod actions;
+pub(crate) mod actions;
 mod arguments;
 
 pub mod config;

@@ -187,20 +187,12 @@ fn level(
     rights: &Rights,
     now: Timestamp,
 ) -> Level {
-    let permissions = &agent.spec.permissions;
-    let rule = permissions
-        .tools
-        .iter()
-        .filter(|(name, level)| {
-            **level == rights.level
-                && (**name == tool.name || names::glob_matches(name, &tool.name))
-        })
-        .max_by_key(|(name, _)| **name == tool.name)
-        .map_or_else(
-            || "permissions.default".to_owned(),
-            |(name, _)| format!("permissions.tools[{name}]"),
-        );
-    let own = format!("{rule} of the Agent: {}", rights.level.name());
+    let (rule, level) = agent.spec.permissions.rule(&tool.name);
+    let rule = rule.map_or_else(
+        || "permissions.default".to_owned(),
+        |name| format!("permissions.tools[{name}]"),
+    );
+    let own = format!("{rule} of the Agent: {}", level.name());
     steps.push(step("level", true, own));
     let mut strictest = rights.level;
     for grant in rights.grants.iter().filter(|grant| grant.is_live(now)) {

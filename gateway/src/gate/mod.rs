@@ -247,11 +247,12 @@ fn pass<'a>(
 }
 
 fn facts(agent: &Agent, tool: &Tool, arguments: &str, now: Timestamp) -> Option<Facts> {
-    let (namespace, name) = agent.id.split_once('.').unwrap_or(("", &agent.id));
-    let workspace = &agent.spec.workspace_ref.name;
-    let labels = &agent.labels;
     let agent = json!({
-        "id": agent.id, "name": name, "namespace": namespace, "workspace": workspace, "labels": labels,
+        "id": agent.id,
+        "name": agent.name(),
+        "namespace": agent.namespace(),
+        "workspace": agent.spec.workspace_ref.name,
+        "labels": agent.labels,
     });
     Facts::new(arguments, &agent, &tool.name, now)
 }

@@ -6,7 +6,7 @@ use chandlery_crds::{AgentState, Level};
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::{Answer, Awaiting, Patience, Pipeline, Request};
+use super::{Answer, Pipeline, Request};
 use crate::approvals::{Standpoint, Ticket, Wanted};
 use crate::audit::Record;
 use crate::catalog::{Entry, Found};
@@ -36,57 +36,24 @@ impl Pipeline {
         matches!(decision, Ok(Decision::Ask(ask)) if ask.client_may_approve)
     }
 
-    /// Goes on with a call that somebody has to allow.
-    pub(super) async fn asked(
+    /// Waits for a decision about the ticket; `false` when nobody is left to wait for, or the gateway stops.
+    pub(super) async fn wait(
         &self,
         request: &Request,
-        entry: &Entry,
-        ask: Ask<'_>,
-        here: CancellationToken,
-        record: &mut Record,
-    ) -> Answer {
-        let client_may_approve = ask.client_may_approve;
-        let ticket = match self.stand(request, entry, ask, record).await {
-            Stand::Pending(ticket) => ticket,
-            Stand::Answered(answer) => return answer,
-        };
-        let awaiting = Answer::Awaiting(Awaiting {
-            ticket,
-            client_may_approve,
-        });
-        let waits = match request.patience {
-            Patience::Wait => true,
-            Patience::Ask => !client_may_approve,
-            Patience::Leave => false,
-        };
-        if !waits {
-            return awaiting;
-        }
+        ticket: Ticket,
+        here: &CancellationToken,
+    ) -> bool {
         tokio::select! {
             biased;
-            () = request.cancelled.cancelled() => return Answer::Cancelled,
-            () = here.cancelled() => return Answer::Cancelled,
-            () = self.stopping.cancelled() => return awaiting,
-            () = self.approvals.wait(ticket, self.approval_wait) => {}
-        }
-        // The world may have changed meanwhile: what was taken away is not given back by an approval.
-        let Some((agent, entry)) = self.still(request, &entry.tool.name) else {
-            record.decided("right_removed");
-            return Answer::UnknownTool;
-        };
-        let now = self.clock.now();
-        match self.decide(&agent, &entry, &request.arguments, now).await {
-            Ok(Decision::Ask(ask)) => match self.stand(request, &entry, ask, record).await {
-                Stand::Pending(_) => awaiting,
-                Stand::Answered(answer) => answer,
-            },
-            Ok(other) => self.settled(request, &entry, other, record).await,
-            Err(error) => Answer::Failed(error),
+            () = request.cancelled.cancelled() => false,
+            () = here.cancelled() => false,
+            () = self.stopping.cancelled() => false,
+            () = self.approvals.wait(ticket, self.approval_wait) => true,
         }
     }
 
     /// Finds out where the call stands, and does what is to be done there.
-    async fn stand(
+    pub(super) async fn stand(
         &self,
         request: &Request,
         entry: &Entry,
@@ -139,7 +106,7 @@ impl Pipeline {
     }
 
     /// The caller and its tool as they are now; `None` when the key or the tool is gone.
-    fn still(&self, request: &Request, tool: &str) -> Option<(Arc<Agent>, Arc<Entry>)> {
+    pub(super) fn still(&self, request: &Request, tool: &str) -> Option<(Arc<Agent>, Arc<Entry>)> {
         let now = self.clock.now();
         let snapshot = self.directory.snapshot()?;
         let agent = snapshot
@@ -159,13 +126,13 @@ impl Pipeline {
         let registry = self.catalogs.registry();
         match catalog.find(registry, tool, &request.arguments) {
             Found::Entry { entry, .. } => Some((agent.clone(), entry)),
-            Found::NoOperation(_) | Found::Nothing => None,
+            Found::NoOperation(_) | Found::Nothing(_) => None,
         }
     }
 }
 
 /// Where a call stands that somebody has to allow.
-enum Stand {
+pub(super) enum Stand {
     Pending(Ticket),
     Answered(Answer),
 }

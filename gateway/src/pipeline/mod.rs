@@ -2,6 +2,7 @@
 
 mod approval;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tracing::error;
 
+use self::approval::Stand;
 use crate::approvals::{Approvals, Ticket};
 use crate::audit::{Audit, Opening, Record};
 use crate::budgets::Budgets;
@@ -68,6 +70,30 @@ pub enum Patience {
     Leave,
 }
 
+impl Patience {
+    fn waits(self, client_may_approve: bool) -> bool {
+        match self {
+            Self::Wait => true,
+            Self::Ask => !client_may_approve,
+            Self::Leave => false,
+        }
+    }
+}
+
+/// A call that is known and has not begun.
+pub struct Prepared {
+    request: Request,
+    target: Target,
+}
+
+impl Prepared {
+    /// Whether the call talks to its client while it runs, or may have to wait for a person.
+    pub fn is_conversation(&self) -> bool {
+        let found = self.target.found.as_ref();
+        found.is_ok_and(|entry| entry.is_conversation())
+    }
+}
+
 pub struct Pipeline {
     pub catalogs: Catalogs,
     pub clock: Clock,
@@ -116,8 +142,19 @@ impl Pipeline {
     /// Dropping the future or cancelling the request ends a call that reads, or that waits for a person; a call that
     /// writes runs to its end in a task of its own. Either is recorded, and a call that writes is answered after its
     /// record is durable.
-    pub async fn call(self: &Arc<Self>, mut request: Request) -> Answer {
+    pub async fn call(self: &Arc<Self>, request: Request) -> Answer {
+        self.go(self.prepare(request)).await
+    }
+
+    /// Finds out what a call is about. Nothing has happened yet: it may be dropped, or carried another way.
+    pub fn prepare(&self, mut request: Request) -> Prepared {
         let target = self.find(&mut request);
+        Prepared { request, target }
+    }
+
+    /// Runs a prepared call, as [`Pipeline::call`] does.
+    pub async fn go(self: &Arc<Self>, prepared: Prepared) -> Answer {
+        let Prepared { request, target } = prepared;
         let cancelled = request.cancelled.clone();
         let here = CancellationToken::new();
         let _gone = here.clone().drop_guard();
@@ -161,13 +198,16 @@ impl Pipeline {
                     found: Ok(entry),
                 }
             }
-            Found::NoOperation(error) => Target::none(&request.tool, Unfound::NoOperation(error)),
-            Found::Nothing => match registry.find(&request.tool, &request.arguments) {
-                Some((_, operation)) => {
-                    Target::none(&operation.name, Unfound::Unknown { exists: true })
-                }
-                None => Target::none(&request.tool, Unfound::Unknown { exists: false }),
-            },
+            Found::NoOperation(error) => {
+                Target::none(request.tool.clone().into(), Unfound::NoOperation(error))
+            }
+            Found::Nothing(Some(operation)) => {
+                Target::none(operation.name, Unfound::Unknown { exists: true })
+            }
+            Found::Nothing(None) => Target::none(
+                request.tool.clone().into(),
+                Unfound::Unknown { exists: false },
+            ),
         }
     }
 
@@ -202,55 +242,65 @@ impl Pipeline {
         answer
     }
 
-    /// Asks the gate, and goes on as it says.
+    /// Asks the gate and goes on as it says; where it says to ask a person, asks once more after the wait.
     async fn permitted(
         &self,
         request: &Request,
-        entry: Arc<Entry>,
+        mut entry: Arc<Entry>,
         here: CancellationToken,
         record: &mut Record,
     ) -> Answer {
-        let (agent, now) = (&request.agent, self.clock.now());
-        match self.decide(agent, &entry, &request.arguments, now).await {
-            Ok(Decision::Ask(ask)) => self.asked(request, &entry, ask, here, record).await,
-            Ok(other) => self.settled(request, &entry, other, record).await,
-            Err(error) => {
-                record.decided("no_budget");
-                Answer::Failed(error)
-            }
-        }
-    }
-
-    /// Goes on as a decision says that asks nobody.
-    async fn settled(
-        &self,
-        request: &Request,
-        entry: &Entry,
-        decision: Decision<'_>,
-        record: &mut Record,
-    ) -> Answer {
-        match decision {
-            Decision::Permit(permit, passed) => {
-                record.decided("permit");
-                self.execute(request, entry, permit, passed, record)
-                    .await
-                    .into()
-            }
-            Decision::Deny(denial) => {
-                if let Denial::Limit { .. } = denial
-                    && let Some(answer) = self.told_before(request, entry).await
-                {
-                    record.decided("answered_again");
-                    return answer;
+        let mut agent = request.agent.clone();
+        let mut waited = false;
+        loop {
+            let now = self.clock.now();
+            let decision = self.decide(&agent, &entry, &request.arguments, now).await;
+            let ask = match decision {
+                Ok(Decision::Permit(permit, passed)) => {
+                    record.decided("permit");
+                    let result = self.execute(request, &entry, permit, passed, record).await;
+                    return result.into();
                 }
-                record.decided(denial.reason());
-                let message = denial.message(&entry.tool.name, self.clock.now());
-                Answer::Failed(ToolError::refused(message))
+                Ok(Decision::Ask(ask)) => ask,
+                Ok(Decision::Deny(denial)) => {
+                    if let Denial::Limit { .. } = denial
+                        && let Some(answer) = self.told_before(request, &entry).await
+                    {
+                        record.decided("answered_again");
+                        return answer;
+                    }
+                    record.decided(denial.reason());
+                    let message = denial.message(&entry.tool.name, now);
+                    return Answer::Failed(ToolError::refused(message));
+                }
+                Ok(Decision::Unknown) => {
+                    record.decided("not_granted");
+                    return Answer::UnknownTool;
+                }
+                Err(error) => {
+                    record.decided("no_budget");
+                    return Answer::Failed(error);
+                }
+            };
+            let client_may_approve = ask.client_may_approve;
+            let ticket = match self.stand(request, &entry, ask, record).await {
+                Stand::Pending(ticket) => ticket,
+                Stand::Answered(answer) => return answer,
+            };
+            let waits = !waited && request.patience.waits(client_may_approve);
+            if !waits || !self.wait(request, ticket, &here).await {
+                return Answer::Awaiting(Awaiting {
+                    ticket,
+                    client_may_approve,
+                });
             }
-            Decision::Unknown | Decision::Ask(_) => {
-                record.decided("not_granted");
-                Answer::UnknownTool
-            }
+            // The world may have changed meanwhile: what was taken away is not given back by an approval.
+            let Some(still) = self.still(request, &entry.tool.name) else {
+                record.decided("right_removed");
+                return Answer::UnknownTool;
+            };
+            (agent, entry) = still;
+            waited = true;
         }
     }
 
@@ -318,10 +368,10 @@ impl Target {
         self.operation.effect != Effect::Reads || self.found.as_ref().is_ok_and(may_ask)
     }
 
-    fn none(name: &str, unfound: Unfound) -> Self {
+    fn none(name: Cow<'static, str>, unfound: Unfound) -> Self {
         Self {
             operation: Operation {
-                name: name.to_owned().into(),
+                name,
                 effect: Effect::Reads,
             },
             found: Err(unfound),

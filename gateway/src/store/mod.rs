@@ -17,7 +17,7 @@ use std::time::Duration;
 use dashmap::DashMap;
 use futures::future::BoxFuture;
 use secrecy::SecretString;
-use sqlx::any::AnyPoolOptions;
+use sqlx::any::{AnyArguments, AnyPoolOptions, AnyRow};
 use sqlx::pool::PoolConnection;
 use sqlx::{Any, AnyConnection, AnyPool, Connection as _, Row};
 use tokio::time::timeout;
@@ -98,6 +98,51 @@ impl Reader {
     pub fn connection(&mut self) -> &mut AnyConnection {
         &mut self.0
     }
+
+    /// Every row of `query`, read; `doing` says in errors what that was for.
+    pub async fn all<T>(
+        &mut self,
+        doing: &'static str,
+        query: Query<'_>,
+        read: impl Fn(&AnyRow) -> sqlx::Result<T>,
+    ) -> Result<Vec<T>, StoreError> {
+        all(&mut self.0, doing, query, read).await
+    }
+
+    /// The row of `query`, read, if there is one; `doing` says in errors what that was for.
+    pub async fn one<T>(
+        &mut self,
+        doing: &'static str,
+        query: Query<'_>,
+        read: impl Fn(&AnyRow) -> sqlx::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        one(&mut self.0, doing, query, read).await
+    }
+}
+
+/// A statement with its values.
+pub type Query<'q> = sqlx::query::Query<'q, Any, AnyArguments>;
+
+async fn all<T>(
+    connection: &mut AnyConnection,
+    doing: &'static str,
+    query: Query<'_>,
+    read: impl Fn(&AnyRow) -> sqlx::Result<T>,
+) -> Result<Vec<T>, StoreError> {
+    let rows = query.fetch_all(connection).await;
+    rows.and_then(|rows| rows.iter().map(read).collect())
+        .map_err(while_doing(doing))
+}
+
+async fn one<T>(
+    connection: &mut AnyConnection,
+    doing: &'static str,
+    query: Query<'_>,
+    read: impl Fn(&AnyRow) -> sqlx::Result<T>,
+) -> Result<Option<T>, StoreError> {
+    let row = query.fetch_optional(connection).await;
+    row.and_then(|row| row.as_ref().map(read).transpose())
+        .map_err(while_doing(doing))
 }
 
 /// A write in progress. Nobody else sees any of it before the commit.
@@ -109,6 +154,26 @@ pub struct WriteTx<'c> {
 impl WriteTx<'_> {
     pub fn connection(&mut self) -> &mut AnyConnection {
         self.connection
+    }
+
+    /// The row of `query`, if there is one; see [`Reader::one`].
+    pub async fn one<T>(
+        &mut self,
+        doing: &'static str,
+        query: Query<'_>,
+        read: impl Fn(&AnyRow) -> sqlx::Result<T>,
+    ) -> Result<Option<T>, StoreError> {
+        one(self.connection, doing, query, read).await
+    }
+
+    /// The number that `query` counts.
+    pub async fn count(
+        &mut self,
+        doing: &'static str,
+        query: Query<'_>,
+    ) -> Result<i64, StoreError> {
+        let count = self.one(doing, query, |row| row.try_get(0)).await?;
+        Ok(count.unwrap_or_default())
     }
 
     pub fn dialect(&self) -> Dialect {

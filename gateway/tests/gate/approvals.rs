@@ -495,3 +495,36 @@ async fn the_client_is_asked_only_where_the_grant_says_so() {
     assert_eq!(desk.executed.count(TOOL), 1);
     desk.close().await;
 }
+
+// A list is turned page by page, and what it leaves out does not hide what comes after.
+#[tokio::test]
+async fn lists_have_pages() {
+    let desk = Desk::open(&asking("always_ask")).await;
+    for amount in 0..3 {
+        enqueue(&desk, amount).await.approval();
+        let said = desk.call("two", TOOL, json!({"amount": amount})).await;
+        said.approval();
+    }
+    let mut seen = Vec::new();
+    let mut before = String::new();
+    loop {
+        let path = format!("/approvals?agent=team.one&state=pending&limit=2{before}");
+        let (status, page) = desk.api("GET", &path, Value::Null).await;
+        assert_eq!(status, 200, "{page}");
+        let items = page["items"].as_array().unwrap();
+        assert!(items.len() <= 2 && items.iter().all(|item| item["agent"] == "team.one"));
+        seen.extend(items.iter().map(|item| item["arguments"]["amount"].clone()));
+        match page["next"].as_str() {
+            Some(next) => before = format!("&before={next}"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, [json!(2), json!(1), json!(0)]);
+    desk.pass_time(Duration::from_secs(24 * 3600 + 1));
+    assert_eq!(desk.pending().await, [""; 0]);
+    let (_, expired) = desk
+        .api("GET", "/approvals?state=expired", Value::Null)
+        .await;
+    assert_eq!(expired["items"].as_array().unwrap().len(), 6);
+    desk.close().await;
+}

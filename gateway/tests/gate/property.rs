@@ -184,7 +184,7 @@ fn lists_and_calls_agree_and_groups_give_nothing_away() {
                                 let own = arguments.unwrap_or(raw);
                                 said(grouped, &entry.rights, &entry.tool, own.get(), now)
                             }
-                            Found::NoOperation(_) | Found::Nothing => "unknown",
+                            Found::NoOperation(_) | Found::Nothing(_) => "unknown",
                         };
                         prop_assert_eq!(through, alone, "{} through {}", tool.name, name);
                     }

@@ -32,17 +32,14 @@ pub(super) async fn file(
         .write(move |tx| {
             Box::pin(async move {
                 forget_old(tx, scope, &new.agent_uid).await?;
-                let open: i64 = sqlx::query(
+                let query = sqlx::query(
                     "select count(*) from config_request
                      where workspace = $1 and agent_uid = $2 and status = 'open' and digest <> $3",
                 )
                 .bind(scope.row())
                 .bind(new.agent_uid.clone())
-                .bind(new.digest.clone())
-                .fetch_one(tx.connection())
-                .await
-                .and_then(|row| row.try_get(0))
-                .map_err(while_doing("count config requests"))?;
+                .bind(new.digest.clone());
+                let open = tx.count("count config requests", query).await?;
                 if open >= most {
                     return Ok(None);
                 }
@@ -122,26 +119,19 @@ pub(super) async fn list(
     before: Option<Id>,
     limit: i64,
 ) -> Result<Vec<ConfigRequest>, StoreError> {
-    let failed = while_doing("list config requests");
     let sql = format!(
         "select {COLUMNS} from config_request
          where workspace = $1 and ($2 = '' or agent_uid = $2) and ($3 = '' or status = $3) and id < $4
          order by id desc limit $5"
     );
-    let mut reader = store.read().await?;
-    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+    let query = sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(scope.row())
         .bind(agent_uid.unwrap_or_default())
         .bind(status.map_or("", Status::word))
         .bind(before.map_or(i64::MAX, Id::row))
-        .bind(limit)
-        .fetch_all(reader.connection())
-        .await
-        .map_err(&failed)?;
-    rows.iter()
-        .map(read)
-        .collect::<Result<_, _>>()
-        .map_err(&failed)
+        .bind(limit);
+    let mut reader = store.read().await?;
+    reader.all("list config requests", query, read).await
 }
 
 pub(super) async fn by_id(
@@ -149,16 +139,12 @@ pub(super) async fn by_id(
     scope: Scope,
     id: Id,
 ) -> Result<Option<ConfigRequest>, StoreError> {
-    let failed = while_doing("read a config request");
     let sql = format!("select {COLUMNS} from config_request where workspace = $1 and id = $2");
-    let mut reader = store.read().await?;
-    let row = sqlx::query(sqlx::AssertSqlSafe(sql))
+    let query = sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(scope.row())
-        .bind(id.row())
-        .fetch_optional(reader.connection())
-        .await
-        .map_err(&failed)?;
-    row.map(|row| read(&row)).transpose().map_err(&failed)
+        .bind(id.row());
+    let mut reader = store.read().await?;
+    reader.one("read a config request", query, read).await
 }
 
 /// From open to decided. What was decided before stays.
@@ -181,36 +167,27 @@ pub(super) async fn decide(
                 } else {
                     Status::Rejected
                 };
-                let failed = while_doing("decide about a config request");
                 let sql = format!(
                     "update config_request set status = $3, decided_at = $4, decided_by = $5, reason = $6
                      where workspace = $1 and id = $2 and status = 'open' returning {COLUMNS}"
                 );
-                let now = tx.now();
-                let row = sqlx::query(sqlx::AssertSqlSafe(sql))
+                let query = sqlx::query(sqlx::AssertSqlSafe(sql))
                     .bind(scope.row())
                     .bind(id.row())
                     .bind(status.word())
-                    .bind(now)
+                    .bind(tx.now())
                     .bind(by)
-                    .bind(reason)
-                    .fetch_optional(tx.connection())
-                    .await
-                    .map_err(&failed)?;
-                if let Some(row) = row {
-                    return read(&row).map(Decided::Now).map(Some).map_err(&failed);
+                    .bind(reason);
+                let doing = "decide about a config request";
+                if let Some(request) = tx.one(doing, query, read).await? {
+                    return Ok(Some(Decided::Now(request)));
                 }
                 let sql =
                     format!("select {COLUMNS} from config_request where workspace = $1 and id = $2");
-                let row = sqlx::query(sqlx::AssertSqlSafe(sql))
+                let query = sqlx::query(sqlx::AssertSqlSafe(sql))
                     .bind(scope.row())
-                    .bind(id.row())
-                    .fetch_optional(tx.connection())
-                    .await
-                    .map_err(&failed)?;
-                row.map(|row| read(&row).map(Decided::Before))
-                    .transpose()
-                    .map_err(&failed)
+                    .bind(id.row());
+                Ok(tx.one(doing, query, read).await?.map(Decided::Before))
             })
         })
         .await
@@ -240,17 +217,15 @@ pub(super) async fn directives(
     scope: Scope,
     agent_uid: &str,
 ) -> Result<Option<String>, StoreError> {
-    let failed = while_doing("read an agent's directives");
-    let mut reader = store.read().await?;
-    let row = sqlx::query(
+    let query = sqlx::query(
         "select directives from self_directives where workspace = $1 and agent_uid = $2",
     )
     .bind(scope.row())
-    .bind(agent_uid)
-    .fetch_optional(reader.connection())
-    .await
-    .map_err(&failed)?;
-    row.map(|row| row.try_get(0)).transpose().map_err(&failed)
+    .bind(agent_uid);
+    let mut reader = store.read().await?;
+    reader
+        .one("read an agent's directives", query, |row| row.try_get(0))
+        .await
 }
 
 /// Puts new directives in the place of the old ones; empty ones leave none.

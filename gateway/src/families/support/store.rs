@@ -66,16 +66,13 @@ pub(super) async fn create(
                 if let Some(before) = claim(tx, scope, &from, &sent).await? {
                     return Ok(before);
                 }
-                let open: i64 = sqlx::query(
+                let query = sqlx::query(
                     "select count(*) from support_ticket
                      where workspace = $1 and agent_uid = $2 and status <> 'closed'",
                 )
                 .bind(scope.row())
-                .bind(from.agent_uid.clone())
-                .fetch_one(tx.connection())
-                .await
-                .and_then(|row| row.try_get(0))
-                .map_err(while_doing("count tickets"))?;
+                .bind(from.agent_uid.clone());
+                let open = tx.count("count tickets", query).await?;
                 if open >= MOST_OPEN {
                     return Err(Unsent::TooManyTickets);
                 }
@@ -134,15 +131,12 @@ pub(super) async fn reply(
                     return Err(Unsent::NoSuchTicket);
                 }
                 // The ticket's row is ours until the end, so nobody adds to it meanwhile.
-                let messages: i64 = sqlx::query(
+                let query = sqlx::query(
                     "select count(*) from support_message where workspace = $1 and ticket = $2",
                 )
                 .bind(scope.row())
-                .bind(ticket.row())
-                .fetch_one(tx.connection())
-                .await
-                .and_then(|row| row.try_get(0))
-                .map_err(while_doing("count messages"))?;
+                .bind(ticket.row());
+                let messages = tx.count("count messages", query).await?;
                 if messages >= MOST_MESSAGES {
                     return Err(Unsent::TooManyMessages);
                 }
@@ -237,26 +231,19 @@ pub(super) async fn list(
     before: Option<Id>,
     limit: i64,
 ) -> Result<Vec<Ticket>, StoreError> {
-    let failed = while_doing("list tickets");
     let sql = format!(
         "select {COLUMNS} from support_ticket
          where workspace = $1 and ($2 = '' or agent_uid = $2) and ($3 = '' or status = $3) and id < $4
          order by id desc limit $5"
     );
-    let mut reader = store.read().await?;
-    let rows = sqlx::query(sqlx::AssertSqlSafe(sql))
+    let query = sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(scope.row())
         .bind(agent_uid.unwrap_or_default())
         .bind(status.map_or("", Status::word))
         .bind(before.map_or(i64::MAX, Id::row))
-        .bind(limit)
-        .fetch_all(reader.connection())
-        .await
-        .map_err(&failed)?;
-    rows.iter()
-        .map(read)
-        .collect::<Result<_, _>>()
-        .map_err(&failed)
+        .bind(limit);
+    let mut reader = store.read().await?;
+    reader.all("list tickets", query, read).await
 }
 
 /// A ticket of a Workspace, or of one agent alone, with the messages after `after`.
@@ -267,38 +254,33 @@ pub(super) async fn conversation(
     id: Id,
     after: Option<Id>,
 ) -> Result<Option<Conversation>, StoreError> {
-    let failed = while_doing("read a ticket");
     let sql = format!(
         "select {COLUMNS} from support_ticket
          where workspace = $1 and id = $2 and ($3 = '' or agent_uid = $3)"
     );
-    let mut reader = store.read().await?;
-    let row = sqlx::query(sqlx::AssertSqlSafe(sql))
+    let query = sqlx::query(sqlx::AssertSqlSafe(sql))
         .bind(scope.row())
         .bind(id.row())
-        .bind(agent_uid.unwrap_or_default())
-        .fetch_optional(reader.connection())
-        .await
-        .map_err(&failed)?;
-    let Some(row) = row else {
+        .bind(agent_uid.unwrap_or_default());
+    let mut reader = store.read().await?;
+    let Some(ticket) = reader.one("read a ticket", query, read).await? else {
         return Ok(None);
     };
-    let ticket = read(&row).map_err(&failed)?;
-    let rows = sqlx::query(
+    let query = sqlx::query(
         "select id, sender, author, body, sent_at from support_message
          where workspace = $1 and ticket = $2 and id > $3 order by id limit $4",
     )
     .bind(scope.row())
     .bind(id.row())
     .bind(after.map_or(-1, Id::row))
-    .bind(PAGE + 1)
-    .fetch_all(reader.connection())
-    .await
-    .map_err(&failed)?;
+    .bind(PAGE + 1);
+    let found = reader
+        .all("read a ticket's messages", query, read_message)
+        .await?;
+    let all = found.len();
     let mut messages = Vec::new();
     let mut bytes = 0;
-    for (row, _) in rows.iter().zip(0..PAGE) {
-        let message = read_message(row).map_err(&failed)?;
+    for (message, _) in found.into_iter().zip(0..PAGE) {
         bytes += message.body.len();
         if bytes > PAGE_BYTES && !messages.is_empty() {
             break;
@@ -306,7 +288,7 @@ pub(super) async fn conversation(
         messages.push(message);
     }
     Ok(Some(Conversation {
-        has_more: messages.len() < rows.len(),
+        has_more: messages.len() < all,
         ticket,
         messages,
     }))
@@ -375,32 +357,23 @@ pub(super) async fn set_status(
     store
         .write(move |tx| {
             Box::pin(async move {
-                let failed = while_doing("set a ticket's status");
-                let now = tx.now();
-                let row = sqlx::query(sqlx::AssertSqlSafe(change))
+                let query = sqlx::query(sqlx::AssertSqlSafe(change))
                     .bind(scope.row())
                     .bind(id.row())
                     .bind(status.word())
                     .bind(by)
-                    .bind(now)
-                    .fetch_optional(tx.connection())
-                    .await
-                    .map_err(&failed)?;
-                if let Some(row) = row {
-                    return read(&row).map(Changed::Now).map(Some).map_err(&failed);
+                    .bind(tx.now());
+                let doing = "set a ticket's status";
+                if let Some(ticket) = tx.one(doing, query, read).await? {
+                    return Ok(Some(Changed::Now(ticket)));
                 }
                 let sql = format!(
                     "select {COLUMNS} from support_ticket where workspace = $1 and id = $2"
                 );
-                let row = sqlx::query(sqlx::AssertSqlSafe(sql))
+                let query = sqlx::query(sqlx::AssertSqlSafe(sql))
                     .bind(scope.row())
-                    .bind(id.row())
-                    .fetch_optional(tx.connection())
-                    .await
-                    .map_err(&failed)?;
-                row.map(|row| read(&row).map(Changed::Already))
-                    .transpose()
-                    .map_err(&failed)
+                    .bind(id.row());
+                Ok(tx.one(doing, query, read).await?.map(Changed::Already))
             })
         })
         .await

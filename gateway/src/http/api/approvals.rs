@@ -1,33 +1,20 @@
 //! Calls that wait for a person, and what people have said about them (R-C-212).
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::error::Refusal;
+use super::page::{Asked, Filter};
 use super::{Api, Visitor, id, read};
-use crate::approvals::{self, Approval, Decided, Decision, Remember};
+use crate::approvals::{self, Approval, Decided, Decision, EXPIRED, Listed, Remember};
 use crate::store::Id;
 use crate::times::rfc3339;
 
 /// Characters of a reason.
 const MAX_REASON: usize = 1000;
-/// Rows of a page at most.
-const MAX_PAGE: usize = 200;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Filter {
-    workspace: Option<String>,
-    agent: Option<String>,
-    state: Option<String>,
-    before: Option<String>,
-    limit: Option<usize>,
-}
-
 #[derive(Serialize)]
 pub(super) struct Shown {
     id: Id,
@@ -48,11 +35,7 @@ pub(super) struct Shown {
 
 impl Shown {
     fn of(workspace: &str, row: Approval, now_ms: i64) -> Self {
-        let state = if row.has_expired(now_ms) {
-            "expired"
-        } else {
-            row.state.name()
-        };
+        let state = row.standing(now_ms);
         Self {
             id: row.id,
             workspace: workspace.to_owned(),
@@ -73,60 +56,26 @@ impl Shown {
 pub(super) async fn list(
     State(api): State<Api>,
     visitor: Visitor,
-    filter: Result<Query<Filter>, QueryRejection>,
+    Asked(filter): Asked<Filter>,
 ) -> Result<Json<Value>, Refusal> {
-    let Query(filter) = filter.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let limit = filter.limit.unwrap_or(50);
-    if !(1..=MAX_PAGE).contains(&limit) {
-        return Err(Refusal::invalid(format!("limit must be 1 to {MAX_PAGE}")));
-    }
-    let before = filter.before.as_deref().map(id).transpose()?;
-    let (state, wants_expired) = match filter.state.as_deref() {
-        None => (None, false),
-        Some("expired") => (None, true),
-        Some(name) => match approvals::State::of(name) {
-            Some(state) => (Some(state), false),
-            None => {
-                return Err(Refusal::invalid(
-                    "state must be pending, approved, denied, running, done, withdrawn or expired",
-                ));
-            }
-        },
+    let wanted = filter.state.as_deref();
+    let is_state = |word: &str| {
+        let is_known = word == EXPIRED || approvals::State::from_word(word).is_some();
+        is_known.then_some(())
+    };
+    let words = "pending, approved, denied, running, done, withdrawn or expired";
+    Filter::word(wanted, "state", is_state, words)?;
+    let listed = Listed {
+        agent: filter.agent.as_deref(),
+        state: wanted,
     };
     let now = api.pipeline.clock.now().as_millisecond();
-    let most = i64::try_from(MAX_PAGE).unwrap_or(i64::MAX);
-    let mut rows = Vec::new();
-    for workspace in visitor.workspaces() {
-        if filter
-            .workspace
-            .as_deref()
-            .is_some_and(|wanted| wanted != workspace)
-        {
-            continue;
-        }
-        let found = api
-            .pipeline
-            .approvals
-            .list(workspace, state, before, most)
-            .await?;
-        let shown = found.into_iter().map(|row| Shown::of(workspace, row, now));
-        rows.extend(shown);
-    }
-    rows.retain(|row| {
-        let is_open = row.state != "expired";
-        filter
-            .agent
-            .as_deref()
-            .is_none_or(|agent| agent == row.agent)
-            && (filter.state.is_none() || is_open != wants_expired)
-    });
-    rows.sort_by_key(|row| std::cmp::Reverse(row.id));
-    let next = rows
-        .get(limit)
-        .and_then(|_| rows.get(limit - 1))
-        .map(|last| last.id);
-    rows.truncate(limit);
-    Ok(Json(json!({"items": rows, "next": next})))
+    let store = &api.pipeline.approvals;
+    let list = |workspace: String, before, most| async move {
+        store.list(&workspace, listed, before, most).await
+    };
+    let show = |workspace: &str, row: Approval| (row.id, json!(Shown::of(workspace, row, now)));
+    filter.page(&visitor, list, show).await
 }
 
 pub(super) async fn get(
@@ -224,7 +173,7 @@ async fn decide(
         Some(Decided::Before(row)) => Err(Refusal::conflict(format!(
             "the approval {} is {} already{}",
             row.id,
-            row.state.name(),
+            row.state.word(),
             row.decided_by
                 .map(|by| format!(", decided by {by}"))
                 .unwrap_or_default()

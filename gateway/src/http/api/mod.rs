@@ -6,6 +6,7 @@
 mod agents;
 mod approvals;
 mod error;
+mod page;
 mod requests;
 
 use std::sync::Arc;

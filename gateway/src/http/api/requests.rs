@@ -1,60 +1,21 @@
 //! What agents ask for: changes of their own config, and help (R-C-044, R-C-077).
 
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, State};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::error::Refusal;
+use super::page::{Asked, Filter};
 use super::{Api, Visitor, read};
 use crate::families::config::{ConfigRequest, Decided, Decision, Status as RequestStatus};
 use crate::families::support::{Changed, Conversation, Status as TicketStatus, Ticket};
 use crate::store::Id;
 use crate::times::rfc3339;
 
-/// Rows of a page at most.
-const MAX_PAGE: usize = 200;
 /// Characters of a reason or an answer.
 const MAX_TEXT: usize = 8_000;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Filter {
-    workspace: Option<String>,
-    status: Option<String>,
-    before: Option<String>,
-    limit: Option<usize>,
-}
-
-impl Filter {
-    fn limit(&self) -> Result<usize, Refusal> {
-        match self.limit.unwrap_or(50) {
-            limit @ 1..=MAX_PAGE => Ok(limit),
-            _ => Err(Refusal::invalid(format!("limit must be 1 to {MAX_PAGE}"))),
-        }
-    }
-
-    fn before(&self) -> Result<Option<Id>, Refusal> {
-        self.before.as_deref().map(super::id).transpose()
-    }
-
-    fn wants(&self, workspace: &str) -> bool {
-        self.workspace
-            .as_deref()
-            .is_none_or(|wanted| wanted == workspace)
-    }
-}
-
-/// A page of rows of several Workspaces, newest first.
-fn page(mut rows: Vec<(Id, Value)>, limit: usize) -> Json<Value> {
-    rows.sort_by_key(|(id, _)| std::cmp::Reverse(*id));
-    let next = (rows.len() > limit).then(|| rows[limit - 1].0);
-    rows.truncate(limit);
-    let items: Vec<Value> = rows.into_iter().map(|(_, row)| row).collect();
-    Json(json!({"items": items, "next": next}))
-}
 
 fn request(workspace: &str, row: &ConfigRequest) -> Value {
     json!({
@@ -75,25 +36,17 @@ fn request(workspace: &str, row: &ConfigRequest) -> Value {
 pub(super) async fn requests(
     State(api): State<Api>,
     visitor: Visitor,
-    filter: Result<Query<Filter>, QueryRejection>,
+    Asked(filter): Asked<Filter>,
 ) -> Result<Json<Value>, Refusal> {
-    let Query(filter) = filter.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let (limit, before) = (filter.limit()?, filter.before()?);
-    let status = match filter.status.as_deref() {
-        None => None,
-        Some(word) => Some(RequestStatus::from_word(word).ok_or_else(|| {
-            Refusal::invalid("status must be open, approved, rejected or superseded")
-        })?),
+    let words = "open, approved, rejected or superseded";
+    let wanted = filter.status.as_deref();
+    let status = Filter::word(wanted, "status", RequestStatus::from_word, words)?;
+    let requests = &api.requests;
+    let list = |workspace: String, before, most| async move {
+        requests.list(&workspace, status, before, most).await
     };
-    let mut rows = Vec::new();
-    for workspace in visitor.workspaces() {
-        if filter.wants(workspace) {
-            let most = i64::try_from(limit + 1).unwrap_or(i64::MAX);
-            let found = api.requests.list(workspace, status, before, most).await?;
-            rows.extend(found.iter().map(|row| (row.id, request(workspace, row))));
-        }
-    }
-    Ok(page(rows, limit))
+    let show = |workspace: &str, row: ConfigRequest| (row.id, request(workspace, &row));
+    filter.page(&visitor, list, show).await
 }
 
 #[derive(Default, Deserialize)]
@@ -172,26 +125,17 @@ fn ticket(workspace: &str, row: &Ticket) -> Value {
 pub(super) async fn tickets(
     State(api): State<Api>,
     visitor: Visitor,
-    filter: Result<Query<Filter>, QueryRejection>,
+    Asked(filter): Asked<Filter>,
 ) -> Result<Json<Value>, Refusal> {
-    let Query(filter) = filter.map_err(|error| Refusal::invalid(error.body_text()))?;
-    let (limit, before) = (filter.limit()?, filter.before()?);
-    let status = match filter.status.as_deref() {
-        None => None,
-        Some(word) => Some(
-            TicketStatus::from_word(word)
-                .ok_or_else(|| Refusal::invalid("status must be open, answered or closed"))?,
-        ),
+    let wanted = filter.status.as_deref();
+    let words = "open, answered or closed";
+    let status = Filter::word(wanted, "status", TicketStatus::from_word, words)?;
+    let tickets = &api.tickets;
+    let list = |workspace: String, before, most| async move {
+        tickets.list(&workspace, status, before, most).await
     };
-    let mut rows = Vec::new();
-    for workspace in visitor.workspaces() {
-        if filter.wants(workspace) {
-            let most = i64::try_from(limit + 1).unwrap_or(i64::MAX);
-            let found = api.tickets.list(workspace, status, before, most).await?;
-            rows.extend(found.iter().map(|row| (row.id, ticket(workspace, row))));
-        }
-    }
-    Ok(page(rows, limit))
+    let show = |workspace: &str, row: Ticket| (row.id, ticket(workspace, &row));
+    filter.page(&visitor, list, show).await
 }
 
 #[derive(Deserialize)]
@@ -204,9 +148,8 @@ pub(super) async fn get_ticket(
     State(api): State<Api>,
     visitor: Visitor,
     Path(text): Path<String>,
-    after: Result<Query<After>, QueryRejection>,
+    Asked(after): Asked<After>,
 ) -> Result<Json<Value>, Refusal> {
-    let Query(after) = after.map_err(|error| Refusal::invalid(error.body_text()))?;
     let after = after.after.as_deref().map(super::id).transpose()?;
     let id = super::id(&text)?;
     let tickets = &api.tickets;

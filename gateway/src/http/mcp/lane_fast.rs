@@ -145,9 +145,6 @@ async fn call(
     if request.is_newer && wire::sole(headers, &NAME) != Some(name) {
         return None;
     }
-    if mcp.catalog(&caller.agent).is_conversation(name) {
-        return None;
-    }
     let arguments = match params.arguments {
         None => handler::no_arguments(),
         Some(arguments) if arguments.get().starts_with('{') && wire::is_sound(arguments) => {
@@ -179,7 +176,11 @@ async fn call(
         patience: Patience::Wait,
         cancelled: cancelled.clone(),
     };
-    let mut call = Box::pin(async move { pipeline.call(call).await });
+    let call = pipeline.prepare(call);
+    if call.is_conversation() {
+        return None;
+    }
+    let mut call = Box::pin(async move { pipeline.go(call).await });
     // Most calls are done at once, and need no place in the session and no timer.
     if let Poll::Ready(answer) = futures::poll!(call.as_mut()) {
         return Some(respond(request.id, name, answer, request.is_newer));
