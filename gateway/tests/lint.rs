@@ -75,3 +75,19 @@ fn the_examples_are_whole() {
     let (code, text) = lint(&["-R", "-f", examples], "");
     assert_eq!(code, 0, "{text}");
 }
+
+#[test]
+fn the_examples_have_nothing_wrong() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
+    let folders = std::fs::read_dir(examples).expect("examples");
+    let mut count = 0;
+    for entry in folders {
+        let folder = entry.expect("an entry").path();
+        if folder.is_dir() {
+            let (code, text) = lint(&["-f", &folder.to_string_lossy()], "");
+            assert_eq!(code, 0, "{}: {text}", folder.display());
+            count += 1;
+        }
+    }
+    assert!(count > 1);
+}
