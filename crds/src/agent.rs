@@ -7,7 +7,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::fields::{Binding, Conditions, Duration, KeyStatus, LocalRef};
-use crate::names;
 use crate::report::Unresolved;
 
 /// What one agent may use, and the key it uses it with.
@@ -202,19 +201,22 @@ impl Permissions {
         *self == Self::default()
     }
 
-    /// The level of the tool that entries call `tool`.
-    pub fn level(&self, tool: &str) -> Level {
-        self.rule(tool).1
-    }
-
-    /// The entry of `tools` that decides about the tool, `None` where `default` does; and its level.
-    pub fn rule(&self, tool: &str) -> (Option<&str>, Level) {
-        if let Some((exact, level)) = self.tools.get_key_value(tool) {
+    /// The entry of `tools` that decides about a tool, `None` where `default` does; and its level. An entry that is one
+    /// of the tool's `names` comes before those that name it some other way.
+    pub fn rule(
+        &self,
+        names: &[&str],
+        is_named_by: impl Fn(&str) -> bool,
+    ) -> (Option<&str>, Level) {
+        let exact = names
+            .iter()
+            .find_map(|name| self.tools.get_key_value(*name));
+        if let Some((exact, level)) = exact {
             return (Some(exact), *level);
         }
         self.tools
             .iter()
-            .filter(|(glob, _)| names::glob_matches(glob, tool))
+            .filter(|(entry, _)| is_named_by(entry))
             .max_by_key(|(_, level)| **level)
             .map_or((None, self.default), |(glob, level)| {
                 (Some(glob.as_str()), *level)

@@ -15,6 +15,8 @@ pub mod kind {
     pub const SERVED: &str = "Served";
     pub const RESOLVED_REFS: &str = "ResolvedRefs";
     pub const ACCEPTED: &str = "Accepted";
+    pub const REACHABLE: &str = "Reachable";
+    pub const TOOLS_CHANGED: &str = "ToolsChanged";
 }
 
 /// Reasons: facts in PascalCase.
@@ -58,6 +60,17 @@ pub mod reason {
     pub const REPLICAS_SERVE: &str = "ReplicasServe";
     pub const CLAIM_BOUND: &str = "ClaimBound";
     pub const EXTERNAL_DATABASE: &str = "ExternalDatabase";
+    pub const SECRET_HOST_NOT_ALLOWED: &str = "SecretHostNotAllowed";
+    pub const DISCOVERED: &str = "Discovered";
+    pub const NOT_DISCOVERED_YET: &str = "NotDiscoveredYet";
+    pub const STALE: &str = "Stale";
+    pub const BLOCKED: &str = "Blocked";
+    pub const UNREACHABLE: &str = "Unreachable";
+    pub const DOCUMENT_INVALID: &str = "DocumentInvalid";
+    pub const CREDENTIAL_REFUSED: &str = "CredentialRefused";
+    pub const AS_APPROVED: &str = "AsApproved";
+    pub const TOOLS_WITHHELD: &str = "ToolsWithheld";
+    pub const TOOLS_CHANGED: &str = "ToolsChanged";
 }
 
 /// What a plan says of one condition; [`merge`] gives it its times.

@@ -25,5 +25,8 @@ pub mod workspace;
 
 pub use agent::{Agent, AgentSpec, AgentState, AgentStatus, Level, Listing};
 pub use tool_grant::{ToolGrant, ToolGrantSpec, ToolGrantStatus};
-pub use tool_source::{ToolSource, ToolSourceSpec, ToolSourceStatus};
+pub use tool_source::{
+    AuthSpec, NotedTool, PinningPolicy, PinningSpec, SourceTools, ToolSource, ToolSourceSpec,
+    ToolSourceStatus,
+};
 pub use workspace::{Workspace, WorkspaceSpec, WorkspaceStatus};

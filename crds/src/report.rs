@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::tool_source::SourceTools;
+
 /// Path of the long poll on the internal port.
 pub const PATH: &str = "/internal/report";
 /// How long the gateway holds a poll when there is nothing new, in seconds.
@@ -25,6 +27,37 @@ pub struct Report {
     pub workspaces: BTreeMap<String, i64>,
     /// By ToolGrant UID: the generation that this replica serves.
     pub grants: BTreeMap<String, i64>,
+    /// By ToolSource UID: what this replica has found of those that are granted.
+    #[serde(default)]
+    pub sources: BTreeMap<String, SourceReport>,
+}
+
+/// What a gateway replica has found of one ToolSource.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceReport {
+    /// `metadata.generation` that the replica has looked at.
+    pub generation: i64,
+    /// Names what the source offers; absent until it has answered once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+    pub tools: SourceTools,
+    /// How many tools are not as they were approved, whether or not they are withheld for it.
+    #[serde(default)]
+    pub changed: i64,
+    /// Why it could not be asked the last time; what it offered before goes on being served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<SourceFailure>,
+}
+
+/// Why a source could not be asked what it offers.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceFailure {
+    /// A fact in PascalCase, for example `Unreachable`.
+    pub reason: String,
+    /// What is wrong and what to do about it. Nothing secret.
+    pub message: String,
 }
 
 /// What a gateway replica serves of one Agent.

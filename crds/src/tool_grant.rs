@@ -52,6 +52,12 @@ pub struct ToolGrantSpec {
     /// Lets the person at the agent's own client allow calls, too. Default: false.
     #[serde(default)]
     pub client_user_may_approve: bool,
+    /// Passes on the resources of the MCP sources that `tools` names. Default: false.
+    #[serde(default)]
+    pub resources: bool,
+    /// Passes on the prompts of the MCP sources that `tools` names. Default: false.
+    #[serde(default)]
+    pub prompts: bool,
     /// What must hold for a call, all of it, at most 16. Default: nothing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
@@ -98,6 +104,11 @@ pub struct Limits {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_000_000_000))]
     pub calls_per_day: Option<i64>,
+    /// What calls may cost per day (UTC), in cents, at least 1, as their operations say (`x-chandlery-cost`).
+    /// Default: any amount.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub cost_cents_per_day: Option<i64>,
 }
 
 /// Which agents a grant is about.

@@ -56,6 +56,7 @@ impl Family for Bulk {
             served: Served::Entry,
             group: None,
             interactive: false,
+            origin: None,
         };
         (0..TOOLS).map(tool).collect()
     }
@@ -105,8 +106,7 @@ fn decision(tool: &str, grants: usize) -> Result<Duration> {
     for _ in 0..CALLS {
         let now = Timestamp::now();
         let catalog = catalogs.of(agent, now);
-        let Found::Entry { entry, .. } = catalog.find(&registry, black_box(tool), &arguments)
-        else {
+        let Found::Entry { entry, .. } = catalog.find(black_box(tool), &arguments) else {
             anyhow::bail!("{tool} is not there");
         };
         let decision = decide(&Question {

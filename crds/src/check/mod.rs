@@ -182,28 +182,40 @@ pub fn agent(
     findings
 }
 
-/// Checks the document and the credential of a ToolSource.
-///
-/// `document` is what `spec.openapi.configMapKeyRef` names, `credential` what `spec.auth.bearer` names.
-pub fn tool_source(source: &ToolSource, document: Held<'_>, credential: Held<'_>) -> Vec<Finding> {
+/// What a ToolSource refers to, as it was found.
+pub struct SourceReferences<'a> {
+    /// What `spec.openapi.configMapKeyRef` names.
+    pub document: Held<'a>,
+    /// What `spec.auth` names.
+    pub credential: Held<'a>,
+    /// What `spec.tls.caBundle.configMapKeyRef` names.
+    pub ca_bundle: Held<'a>,
+}
+
+/// Checks what a ToolSource refers to: its document, its credential, its authorities. Each is ignored when nothing is
+/// named.
+pub fn tool_source(source: &ToolSource, found: SourceReferences<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let reference = source
-        .spec
-        .openapi
-        .as_ref()
-        .and_then(|openapi| openapi.config_map_key_ref.as_ref());
-    if let Some(reference) = reference {
-        findings.extend(config_map(
-            reference,
-            document,
+    let maps = [
+        (
+            source.spec.document_ref(),
+            found.document,
             "spec.openapi.configMapKeyRef",
-        ));
+        ),
+        (
+            source.spec.ca_ref(),
+            found.ca_bundle,
+            "spec.tls.caBundle.configMapKeyRef",
+        ),
+    ];
+    for (reference, held, field) in maps {
+        findings.extend(reference.and_then(|reference| config_map(reference, held, field)));
     }
-    if let Some(auth) = &source.spec.auth {
+    if let Some((reference, field)) = source.spec.credential_ref() {
         findings.extend(secret(
-            &auth.bearer.secret_key_ref,
-            credential,
-            "spec.auth.bearer.secretKeyRef",
+            reference,
+            found.credential,
+            field,
             flaw_of_credential,
         ));
     }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::{Data, Finding, Held, agent, tool_grant, tool_source, workspace};
-use crate::fields::SecretKeyRef;
+use super::{Data, Finding, Held, SourceReferences, agent, tool_grant, tool_source, workspace};
+use crate::fields::{ConfigMapKeyRef, SecretKeyRef};
 use crate::manifest::{Object, Problem, Resource};
 use crate::report::Unresolved;
 use crate::{Agent, AgentState, Workspace, names};
@@ -159,19 +159,20 @@ impl<'a> Known<'a> {
                 agent(found, workspace, self.account(namespace, workspace), key)
             }
             Resource::ToolSource(found) => {
-                let reference = found
-                    .spec
-                    .openapi
-                    .as_ref()
-                    .and_then(|openapi| openapi.config_map_key_ref.as_ref());
-                let document = reference.map_or(Held::Unknown, |reference| {
-                    self.held("ConfigMap", namespace, &reference.name, &reference.key)
-                });
-                let auth = found.spec.auth.as_ref();
-                let credential = auth.map_or(Held::Unknown, |auth| {
-                    self.secret(namespace, &auth.bearer.secret_key_ref)
-                });
-                tool_source(found, document, credential)
+                let map = |reference: Option<&ConfigMapKeyRef>| {
+                    reference.map_or(Held::Unknown, |reference| {
+                        self.held("ConfigMap", namespace, &reference.name, &reference.key)
+                    })
+                };
+                let credential = found.spec.credential_ref();
+                let references = SourceReferences {
+                    document: map(found.spec.document_ref()),
+                    credential: credential.map_or(Held::Unknown, |(reference, _)| {
+                        self.secret(namespace, reference)
+                    }),
+                    ca_bundle: map(found.spec.ca_ref()),
+                };
+                tool_source(found, references)
             }
             Resource::ToolGrant(found) => {
                 let workspace = self.workspace(namespace, &found.spec.workspace_ref.name);

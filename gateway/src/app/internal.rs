@@ -43,6 +43,7 @@ pub(super) async fn keep(
     stop: CancellationToken,
 ) {
     let mut changes = directory.changes();
+    let mut offers = pipeline.catalogs.changes();
     let mut news = pipeline.approvals.news.changes();
     let mut revision = first;
     loop {
@@ -65,6 +66,7 @@ pub(super) async fn keep(
         let next = async {
             tokio::select! {
                 changed = changes.changed() => changed.is_ok(),
+                changed = offers.changed() => changed.is_ok(),
                 told = news.changed() => {
                     tokio::time::sleep(TOGETHER).await;
                     told.is_ok()
@@ -128,6 +130,7 @@ fn report(snapshot: &Snapshot, pipeline: &Pipeline) -> (Report, Option<Timestamp
         grants: grants
             .map(|grant| (grant.uid.clone(), grant.generation))
             .collect(),
+        sources: Default::default(),
     };
     (report, valid_until)
 }

@@ -38,6 +38,7 @@ pub(super) fn merge(operations: &[&Tool]) -> Tool {
         served: Served::Entry,
         group: None,
         interactive: operations.iter().any(|tool| tool.interactive),
+        origin: None,
     }
 }
 
@@ -176,6 +177,7 @@ mod tests {
                 action: action.into(),
             }),
             interactive: false,
+            origin: None,
         }
     }
 

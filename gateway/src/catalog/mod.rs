@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use chandlery_crds::conditions::reason;
 use chandlery_crds::report::Unresolved;
-use chandlery_crds::{Listing, check, names};
+use chandlery_crds::{Listing, check};
 use dashmap::DashMap;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
+use tokio::sync::watch;
 
-pub use self::registry::Registry;
+pub use self::registry::{Offer, Registry, Taken};
 use crate::directory::Agent;
 use crate::family::{Family, Features};
 use crate::gate::{Absence, Rights, is_never_served};
@@ -23,6 +24,9 @@ use crate::tool::{Operation, Served, Switch, Tool, ToolError};
 /// What one agent has, for one revision of its config and until the next moment that a grant names.
 pub struct Catalog {
     agent: Arc<Agent>,
+    registry: Arc<Registry>,
+    /// Of [`Catalogs::with_sources`], when it was made.
+    revision: u64,
     /// What is listed, in order.
     pub tools: Vec<Arc<Tool>>,
     /// The families of the agent's tools, in the same order.
@@ -52,7 +56,11 @@ impl Entry {
 
 /// The catalogs that are in use, one per agent.
 pub struct Catalogs {
-    registry: Arc<Registry>,
+    built_in: Arc<Registry>,
+    /// What there is in namespaces that have sources, the built-in tools included.
+    with_sources: DashMap<String, Arc<Registry>>,
+    /// Counts changes of `with_sources`.
+    revision: watch::Sender<u64>,
     by_uid: DashMap<String, Arc<Catalog>>,
 }
 
@@ -72,26 +80,49 @@ pub enum Found {
 impl Catalogs {
     pub fn new(registry: Arc<Registry>) -> Self {
         Self {
-            registry,
+            built_in: registry,
+            with_sources: DashMap::new(),
+            revision: watch::Sender::new(0),
             by_uid: DashMap::new(),
         }
     }
 
-    pub fn registry(&self) -> &Arc<Registry> {
-        &self.registry
+    /// Replaces what the sources of a namespace offer, in the order in which they came: nothing shadows what was there
+    /// before. Gives back the names that were taken already, each with its source.
+    pub fn set_sources(&self, namespace: &str, sources: Vec<Offer>) -> Vec<Taken> {
+        let (registry, taken) = self.built_in.with(sources);
+        self.with_sources
+            .insert(namespace.to_owned(), Arc::new(registry));
+        self.revision.send_modify(|revision| *revision += 1);
+        taken
+    }
+
+    /// Counts changes of what sources offer.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
+    }
+
+    /// Every tool that there is where `agent` works.
+    pub fn registry_of(&self, agent: &Agent) -> Arc<Registry> {
+        let registry = self.with_sources.get(agent.namespace());
+        registry.map_or_else(|| self.built_in.clone(), |registry| registry.clone())
     }
 
     /// The catalog of exactly this revision of the agent, as it is at `now`; made on first use.
     pub fn of(&self, agent: &Arc<Agent>, now: Timestamp) -> Arc<Catalog> {
+        let revision = *self.revision.borrow();
         let is_current = |catalog: &Catalog| {
-            Arc::ptr_eq(&catalog.agent, agent) && catalog.valid_until.is_none_or(|end| now < end)
+            Arc::ptr_eq(&catalog.agent, agent)
+                && catalog.revision == revision
+                && catalog.valid_until.is_none_or(|end| now < end)
         };
         if let Some(catalog) = self.by_uid.get(&agent.uid)
             && is_current(&catalog)
         {
             return catalog.clone();
         }
-        let catalog = Arc::new(Catalog::new(&self.registry, agent.clone(), now));
+        let registry = self.registry_of(agent);
+        let catalog = Arc::new(Catalog::new(registry, revision, agent.clone(), now));
         self.by_uid.insert(agent.uid.clone(), catalog.clone());
         catalog
     }
@@ -103,7 +134,7 @@ impl Catalogs {
 }
 
 impl Catalog {
-    fn new(registry: &Registry, agent: Arc<Agent>, now: Timestamp) -> Self {
+    fn new(registry: Arc<Registry>, revision: u64, agent: Arc<Agent>, now: Timestamp) -> Self {
         let mut entries: HashMap<Cow<'static, str>, Arc<Entry>> = HashMap::new();
         let mut listed: Vec<Listed> = Vec::new();
         let mut families: Vec<Arc<dyn Family>> = Vec::new();
@@ -143,10 +174,12 @@ impl Catalog {
                 }
             })
             .collect();
-        let serves = |entry: &str| entries.keys().any(|name| names::glob_matches(entry, name));
+        let serves = |entry: &str| entries.values().any(|own| own.tool.is_named_by(entry));
         let unresolved = unresolved(registry.tools().map(|tool| &**tool), &agent, serves);
         Self {
             agent,
+            registry,
+            revision,
             tools,
             families,
             unresolved,
@@ -163,7 +196,7 @@ impl Catalog {
 
     /// What a call of `name` leads to: a per-operation name whatever the list looks like (R-C-171), a grouped name, or
     /// an older name.
-    pub fn find(&self, registry: &Registry, name: &str, arguments: &RawValue) -> Found {
+    pub fn find(&self, name: &str, arguments: &RawValue) -> Found {
         let group = self.groups.get(name);
         // Some operations are named like their group: `action` says which of the two is meant.
         let is_operation = group.is_none() || !group::picks(arguments);
@@ -183,13 +216,13 @@ impl Catalog {
                 Err(error) => Found::NoOperation(error),
             };
         }
-        let older = registry.alias(name);
+        let older = self.registry.alias(name);
         match older.and_then(|alias| Some((alias, self.entries.get(alias.tool)?))) {
             Some((alias, entry)) => Found::Entry {
                 entry: entry.clone(),
                 arguments: Some((alias.rewrite)(arguments)),
             },
-            None => Found::Nothing(registry.operation(name, arguments)),
+            None => Found::Nothing(self.registry.operation(name, arguments)),
         }
     }
 
@@ -269,11 +302,7 @@ pub fn lint(tools: &[Tool], agent: &Agent, now: Timestamp) -> Vec<Unresolved> {
         .clone()
         .filter(|tool| Rights::of(agent, tool).is_ok_and(|rights| rights.is_visible(now)))
         .collect();
-    let serves = |entry: &str| {
-        served
-            .iter()
-            .any(|tool| names::glob_matches(entry, &tool.name))
-    };
+    let serves = |entry: &str| served.iter().any(|tool| tool.is_named_by(entry));
     unresolved(tools, agent, serves)
 }
 
@@ -320,7 +349,7 @@ fn reason_of<'a>(
     agent: &Agent,
     entry: &str,
 ) -> Option<Unresolved> {
-    let (reason, message) = match tools.find(|tool| names::glob_matches(entry, &tool.name)) {
+    let (reason, message) = match tools.find(|tool| tool.is_named_by(entry)) {
         _ if is_never_served(entry) => (
             reason::NEVER_SERVED,
             format!("{entry} is never served to an agent: take it out of spec.tools"),

@@ -1,5 +1,6 @@
 //! Every tool of every family, whoever may have it.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
@@ -11,10 +12,27 @@ use crate::family::{Alias, Family};
 use crate::gate::is_never_served;
 use crate::tool::{Operation, Tool};
 
+/// What one ToolSource has to offer.
+#[derive(Clone)]
+pub struct Offer {
+    pub tools: Vec<Arc<Tool>>,
+    /// Runs the calls of all of them.
+    pub family: Arc<dyn Family>,
+}
+
+/// A tool that is left out since its name, or its group's, is something else's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    pub source: String,
+    pub operation: String,
+    /// The name that is taken.
+    pub name: String,
+}
+
 /// Every tool of every family, in the order of lists.
 pub struct Registry {
     tools: Vec<(Arc<Tool>, Arc<dyn Family>)>,
-    by_name: HashMap<String, usize>,
+    by_name: HashMap<Cow<'static, str>, usize>,
     aliases: HashMap<&'static str, Alias>,
     /// Grouped tools in use, by the operations that they hold, so that agents with the same ones share a list.
     grouped: Mutex<HashMap<Vec<usize>, Weak<Tool>>>,
@@ -25,11 +43,11 @@ impl Registry {
     /// When two families have a tool of the same name: a mistake in the program.
     pub fn new(families: Vec<Arc<dyn Family>>) -> Self {
         let mut tools = Vec::new();
-        let mut by_name = HashMap::new();
+        let mut by_name: HashMap<Cow<'static, str>, usize> = HashMap::new();
         let mut aliases = HashMap::new();
         for family in families {
             for tool in family.tools() {
-                let before = by_name.insert(tool.name.to_string(), tools.len());
+                let before = by_name.insert(tool.name.clone(), tools.len());
                 assert!(before.is_none(), "two tools are named {}", tool.name);
                 tools.push((Arc::new(tool), family.clone()));
             }
@@ -42,6 +60,61 @@ impl Registry {
             aliases,
             grouped: Mutex::default(),
         }
+    }
+
+    /// These tools, and then those of `sources`. What has a name that is taken is left out.
+    pub(super) fn with(&self, sources: Vec<Offer>) -> (Self, Vec<Taken>) {
+        let mut tools = self.tools.clone();
+        let mut by_name = self.by_name.clone();
+        let own_groups = tools.iter().filter_map(|(tool, _)| tool.group.as_ref());
+        // Which group of which source has a name; those of ours are nobody's.
+        let mut groups: HashMap<Cow<'static, str>, Option<String>> =
+            own_groups.map(|group| (group.name.clone(), None)).collect();
+        let mut taken = Vec::new();
+        for Offer { tools: own, family } in sources {
+            for tool in own {
+                let Some(origin) = &tool.origin else { continue };
+                let group = tool.group.as_ref().map(|group| &group.name);
+                let source = Some(origin.source.clone());
+                let is_free = |name: &Cow<'static, str>| {
+                    !by_name.contains_key(name)
+                        && !self.aliases.contains_key(&**name)
+                        && !is_reserved(name)
+                };
+                let clash = [&tool.name]
+                    .into_iter()
+                    .find(|name| {
+                        let is_group = groups.get(*name).is_some_and(|owner| *owner != source);
+                        !is_free(name) || is_group
+                    })
+                    .or_else(|| {
+                        group.filter(|name| match groups.get(*name) {
+                            Some(owner) => *owner != source,
+                            None => !is_free(name),
+                        })
+                    });
+                if let Some(name) = clash {
+                    taken.push(Taken {
+                        source: origin.source.clone(),
+                        operation: origin.operation().to_owned(),
+                        name: name.to_string(),
+                    });
+                    continue;
+                }
+                if let Some(name) = group {
+                    groups.entry(name.clone()).or_insert(source);
+                }
+                by_name.insert(tool.name.clone(), tools.len());
+                tools.push((tool, family.clone()));
+            }
+        }
+        let registry = Self {
+            tools,
+            by_name,
+            aliases: self.aliases.clone(),
+            grouped: Mutex::default(),
+        };
+        (registry, taken)
     }
 
     /// What a call of this name would do, whoever calls; `None` when there is no such tool, under an older name either.
@@ -83,4 +156,23 @@ impl Registry {
         grouped.insert(operations.to_vec(), Arc::downgrade(&tool));
         tool
     }
+}
+
+/// Beginnings of the names of tools that are ours, or will be.
+const RESERVED: [&str; 2] = ["agnt_", "arc_"];
+/// Names of tools that are ours, or will be.
+const RESERVED_NAMES: [&str; 7] = [
+    "task",
+    "memory",
+    "skills",
+    "workspace",
+    "siteTools",
+    "pano",
+    "help",
+];
+
+fn is_reserved(name: &str) -> bool {
+    RESERVED.iter().any(|prefix| name.starts_with(prefix))
+        || RESERVED_NAMES.contains(&name)
+        || is_never_served(name)
 }

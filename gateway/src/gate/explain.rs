@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use chandlery_crds::{Level, names};
+use chandlery_crds::Level;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::rights::{Absence, Rights, Source};
+use super::rights::{Absence, Rights, Source, own_rule};
 use crate::directory::{Agent, ToolGrant};
 use crate::tool::Tool;
 
@@ -45,7 +45,7 @@ pub fn explain<'a>(
     let rights = match Rights::of(agent, tool) {
         Ok(rights) => rights,
         Err(absence) => {
-            let steps = vec![absent(absence, &tool.name)];
+            let steps = vec![absent(absence, &tool.entry())];
             return Explanation {
                 tool: tool.name.to_string(),
                 seen: false,
@@ -104,18 +104,19 @@ fn grants<'a>(
     now: Timestamp,
 ) {
     let named = agent.workspace.spec.grant_required.iter();
-    let naming = named
-        .clone()
-        .find(|entry| names::glob_matches(entry, &tool.name));
-    steps.push(step(
-        "grant_required",
-        rights.is_visible(now),
-        format!(
+    let naming = named.clone().find(|entry| tool.is_named_by(entry));
+    let says = match &tool.origin {
+        Some(origin) => format!(
+            "tools of ToolSource {} are served under a live ToolGrant only",
+            origin.source
+        ),
+        None => format!(
             "Workspace {} serves it under a live ToolGrant only ({} in grantRequired)",
             agent.workspace.id,
             naming.map_or("", String::as_str)
         ),
-    ));
+    };
+    steps.push(step("grant_required", rights.is_visible(now), says));
     for grant in &rights.grants {
         steps.push(time_of(grant, now));
         if !grant.is_live(now) {
@@ -138,7 +139,7 @@ fn grants<'a>(
     }
     for other in others {
         let is_about = rights.grants.iter().any(|grant| grant.uid == other.uid);
-        let names_it = |entry: &String| names::glob_matches(entry, &tool.name);
+        let names_it = |entry: &String| tool.is_named_by(entry);
         if !is_about && other.spec.tools.iter().any(names_it) {
             let says = format!(
                 "ToolGrant {} names the tool, but its agents do not include this one",
@@ -148,7 +149,7 @@ fn grants<'a>(
         }
     }
     if rights.grants.is_empty() {
-        let says = format!("no ToolGrant gives this agent {}: make one", tool.name);
+        let says = format!("no ToolGrant gives this agent {}: make one", tool.entry());
         steps.push(step("grant", false, says));
     }
 }
@@ -187,13 +188,23 @@ fn level(
     rights: &Rights,
     now: Timestamp,
 ) -> Level {
-    let (rule, level) = agent.spec.permissions.rule(&tool.name);
+    let (rule, level) = own_rule(agent, tool);
     let rule = rule.map_or_else(
         || "permissions.default".to_owned(),
         |name| format!("permissions.tools[{name}]"),
     );
     let own = format!("{rule} of the Agent: {}", level.name());
     steps.push(step("level", true, own));
+    if let Some(origin) = &tool.origin
+        && origin.permission > Level::Act
+    {
+        let says = format!(
+            "ToolSource {} asks for {}",
+            origin.source,
+            origin.permission.name()
+        );
+        steps.push(step("level", true, says));
+    }
     let mut strictest = rights.level;
     for grant in rights.grants.iter().filter(|grant| grant.is_live(now)) {
         let least = grant.spec.permission;

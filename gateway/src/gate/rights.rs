@@ -55,7 +55,7 @@ impl Rights {
             source,
             needs_grant,
             grants,
-            level: agent.spec.permissions.level(&tool.name),
+            level: own_level(agent, tool),
         })
     }
 
@@ -95,7 +95,7 @@ fn source(agent: &Agent, tool: &Tool) -> Result<Source, Absence> {
     }
     let entry = || {
         let entries = agent.spec.tools.iter();
-        let mut naming = entries.filter(|entry| names::glob_matches(entry, &tool.name));
+        let mut naming = entries.filter(|entry| tool.is_named_by(entry));
         naming.next().map(|entry| Source::Entry(entry.clone()))
     };
     match tool.served {
@@ -108,12 +108,26 @@ fn source(agent: &Agent, tool: &Tool) -> Result<Source, Absence> {
     }
 }
 
+/// What the agent's permissions ask for, and its source's.
+fn own_level(agent: &Agent, tool: &Tool) -> Level {
+    let floor = tool.origin.as_ref().map(|origin| origin.permission);
+    let (_, own) = own_rule(agent, tool);
+    own.max(floor.unwrap_or_default())
+}
+
+/// The entry of the agent's permissions that decides about the tool, and its level. A source's tool goes by the name
+/// that it is served under as well as by its operation's.
+pub(super) fn own_rule<'a>(agent: &'a Agent, tool: &Tool) -> (Option<&'a str>, Level) {
+    let is_named_by =
+        |entry: &str| tool.is_named_by(entry) || names::glob_matches(entry, &tool.name);
+    let names: &[&str] = &[&tool.name, &tool.entry()];
+    agent.spec.permissions.rule(names, is_named_by)
+}
+
 fn needs_grant(agent: &Agent, tool: &Tool) -> bool {
-    names_tool(&agent.workspace.spec.grant_required, tool)
+    tool.origin.is_some() || names_tool(&agent.workspace.spec.grant_required, tool)
 }
 
 fn names_tool(entries: &[String], tool: &Tool) -> bool {
-    entries
-        .iter()
-        .any(|entry| names::glob_matches(entry, &tool.name))
+    entries.iter().any(|entry| tool.is_named_by(entry))
 }

@@ -23,7 +23,7 @@ impl Pipeline {
     ) -> bool {
         let now = self.clock.now();
         let catalog = self.catalogs.of(agent, now);
-        let found = catalog.find(self.catalogs.registry(), tool, arguments);
+        let found = catalog.find(tool, arguments);
         let Found::Entry {
             entry,
             arguments: own,
@@ -123,8 +123,7 @@ impl Pipeline {
             return None;
         }
         let catalog = self.catalogs.of(agent, now);
-        let registry = self.catalogs.registry();
-        match catalog.find(registry, tool, &request.arguments) {
+        match catalog.find(tool, &request.arguments) {
             Found::Entry { entry, .. } => Some((agent.clone(), entry)),
             Found::NoOperation(_) | Found::Nothing(_) => None,
         }

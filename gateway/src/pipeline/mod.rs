@@ -183,8 +183,7 @@ impl Pipeline {
     /// What the request asks for, whether or not the agent may. The arguments become the tool's own.
     fn find(&self, request: &mut Request) -> Target {
         let catalog = self.catalogs.of(&request.agent, self.clock.now());
-        let registry = self.catalogs.registry();
-        match catalog.find(registry, &request.tool, &request.arguments) {
+        match catalog.find(&request.tool, &request.arguments) {
             Found::Entry { entry, arguments } => {
                 if let Some(arguments) = arguments {
                     request.arguments = arguments;

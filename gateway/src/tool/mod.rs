@@ -1,8 +1,9 @@
-//! What a tool is and what a call of one gives back. Knows nothing of any other module.
+//! What a tool is and what a call of one gives back. Knows no other module of the gateway.
 
 use std::borrow::Cow;
 use std::fmt;
 
+use chandlery_crds::{Level, names};
 use serde_json::{Map, Value};
 
 /// A tool as it is listed.
@@ -22,6 +23,55 @@ pub struct Tool {
     /// The tool talks to the client while it runs (progress, questions, log messages), or its schema has parameters
     /// that headers mirror (`x-mcp-header`).
     pub interactive: bool,
+    /// Where it comes from; `None` for what is built in.
+    pub origin: Option<Box<Origin>>,
+}
+
+/// Where a tool comes from that is not built in. It is served under live grants alone.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Origin {
+    /// Name of the ToolSource, in the agent's namespace.
+    pub source: String,
+    /// What entries call it after `<source>/`: its operation, and what else it is known by, such as `GET /customers`.
+    pub operations: Vec<String>,
+    /// The least that a call needs.
+    pub permission: Level,
+    /// Its answers are data: in a grouped list the caller chooses how they look (R-C-203).
+    pub is_data: bool,
+    /// JSON Schema of the structured result, where the source publishes one.
+    pub output_schema: Option<Map<String, Value>>,
+}
+
+impl Origin {
+    /// What the source calls it.
+    pub fn operation(&self) -> &str {
+        self.operations.first().map_or("", String::as_str)
+    }
+}
+
+impl Tool {
+    /// Whether an entry of an Agent or a grant names the tool: by its name, or as `<source>/<operation>`; `*` stands for
+    /// any run of characters.
+    pub fn is_named_by(&self, entry: &str) -> bool {
+        match &self.origin {
+            None => names::glob_matches(entry, &self.name),
+            Some(origin) => entry
+                .strip_prefix(origin.source.as_str())
+                .and_then(|rest| rest.strip_prefix('/'))
+                .is_some_and(|glob| {
+                    let mut operations = origin.operations.iter();
+                    operations.any(|operation| names::glob_matches(glob, operation))
+                }),
+        }
+    }
+
+    /// How an entry would name it.
+    pub fn entry(&self) -> Cow<'_, str> {
+        match &self.origin {
+            None => Cow::Borrowed(&*self.name),
+            Some(origin) => Cow::Owned(format!("{}/{}", origin.source, origin.operation())),
+        }
+    }
 }
 
 /// A tool of grouped lists: all operations of one resource and risk level, told apart by `action`.

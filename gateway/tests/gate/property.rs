@@ -178,7 +178,7 @@ fn lists_and_calls_agree_and_groups_give_nothing_away() {
                     }
                     for (name, arguments) in ways {
                         let raw = RawValue::from_string(arguments.to_string()).unwrap();
-                        let through = match of_groups.find(&registry, &name, &raw) {
+                        let through = match of_groups.find(&name, &raw) {
                             Found::Entry { entry, arguments } => {
                                 prop_assert_eq!(&entry.tool.name, &tool.name);
                                 let own = arguments.unwrap_or(raw);

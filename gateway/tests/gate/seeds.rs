@@ -331,6 +331,7 @@ fn tool(&(name, effect, served, group): &Row) -> Tool {
             action: action.into(),
         }),
         interactive: false,
+        origin: None,
     }
 }
 
@@ -345,6 +346,7 @@ impl Family for Seeds {
             served: Served::Entry,
             group: None,
             interactive: false,
+            origin: None,
         });
         ROWS.iter().map(tool).chain(bulk).collect()
     }

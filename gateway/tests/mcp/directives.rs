@@ -123,6 +123,7 @@ impl Family for Says {
             served: Served::Always,
             group: None,
             interactive: false,
+            origin: None,
         }]
     }
 

@@ -88,6 +88,7 @@ impl Family for Fixture {
             served: Served::Entry,
             group: None,
             interactive,
+            origin: None,
         })
         .collect()
     }

@@ -166,6 +166,7 @@ fn changed(before: &Report, after: &Report) -> BTreeSet<String> {
     differing(&before.agents, &after.agents)
         .chain(differing(&before.workspaces, &after.workspaces))
         .chain(differing(&before.grants, &after.grants))
+        .chain(differing(&before.sources, &after.sources))
         .collect()
 }
 

@@ -194,6 +194,7 @@ impl Reference {
             served: Served::Switch(Switch::WorkspaceTools),
             group: None,
             interactive: false,
+            origin: None,
         }
     }
 

@@ -78,6 +78,7 @@ fn tools() -> Vec<Tool> {
             served: Served::Always,
             group: None,
             interactive: false,
+            origin: None,
         };
     vec![
         tool(

@@ -53,6 +53,7 @@ fn tools() -> Vec<Tool> {
         served: Served::Always,
         group: None,
         interactive: false,
+        origin: None,
     }]
 }
 

@@ -124,6 +124,7 @@ fn tools() -> Vec<Tool> {
         served: Served::Always,
         group,
         interactive: false,
+        origin: None,
     };
     vec![
         tool(

@@ -54,7 +54,7 @@ pub(super) async fn tools(
 ) -> Result<Json<Value>, Refusal> {
     let agent = find(&visitor.snapshot, &visitor, &id)?;
     let now = api.pipeline.clock.now();
-    let registry = api.pipeline.catalogs.registry();
+    let registry = api.pipeline.catalogs.registry_of(&agent);
     let every = || registry.tools().map(|tool| &**tool);
     let tools = explain_all(every(), &visitor.snapshot, &agent, now);
     let catalog = api.pipeline.catalogs.of(&agent, now);
@@ -93,7 +93,7 @@ pub(super) async fn preview(
     let next = visitor.snapshot.with(&read.objects);
     let after = find(&next, &visitor, &id)?;
     let now = api.pipeline.clock.now();
-    let registry = api.pipeline.catalogs.registry();
+    let registry = api.pipeline.catalogs.registry_of(&after);
     let every = || registry.tools().map(|tool| &**tool);
     let before = match visitor.snapshot.agents.get(&id) {
         Some(before) => explain_all(every(), &visitor.snapshot, before, now),

@@ -178,7 +178,7 @@ fn entry(tool: &Tool) -> String {
         Effect::Writes { idempotent } => (false, false, idempotent),
         Effect::Destroys { idempotent } => (false, true, idempotent),
     };
-    json!({
+    let mut entry = json!({
         "name": tool.name,
         "title": tool.title,
         "description": tool.description,
@@ -187,10 +187,14 @@ fn entry(tool: &Tool) -> String {
             "readOnlyHint": reads,
             "destructiveHint": destroys,
             "idempotentHint": idempotent,
-            "openWorldHint": false,
+            "openWorldHint": tool.origin.is_some(),
         },
-    })
-    .to_string()
+    });
+    let origin = tool.origin.as_ref();
+    if let Some(output) = origin.and_then(|origin| origin.output_schema.as_ref()) {
+        entry["outputSchema"] = json!(output);
+    }
+    entry.to_string()
 }
 
 #[cfg(test)]
@@ -213,6 +217,7 @@ mod tests {
                     served: Served::Always,
                     group: None,
                     interactive: false,
+                    origin: None,
                 })
             })
             .collect()

@@ -227,12 +227,14 @@ impl Mcp {
     pub(super) async fn keep_house(&self) {
         let directory = &self.pipeline.directory;
         let mut changes = directory.changes();
+        let mut offers = self.pipeline.catalogs.changes();
         let mut has_source = true;
         let mut ticks = tokio::time::interval(SWEEP);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 change = changes.changed(), if has_source => has_source = change.is_ok(),
+                _ = offers.changed() => {}
                 _ = ticks.tick() => {}
                 () = self.streams.shutdown.cancelled() => return,
             }

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use chandlery_crds::check::{self, Finding, Held};
+use chandlery_crds::check::{self, Finding, Held, SourceReferences};
 use chandlery_crds::conditions;
+use chandlery_crds::fields::ConfigMapKeyRef;
 use chandlery_crds::{ToolSource, ToolSourceStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -32,35 +33,39 @@ impl Reconciled for ToolSource {
 #[derive(Default)]
 struct Observed {
     document: Option<ConfigMap>,
+    ca_bundle: Option<ConfigMap>,
     credential: Option<Secret>,
 }
 
 async fn observe(ctx: &Context, source: &ToolSource) -> Result<Observed, Error> {
     let namespace = source.namespace().unwrap_or_default();
-    let (document, credential) = (source.spec.document_ref(), source.spec.credential_ref());
+    let map = async |reference: Option<&ConfigMapKeyRef>| match reference {
+        Some(reference) => ctx.cluster.get(&namespace, &reference.name).await,
+        None => Ok(None),
+    };
     Ok(Observed {
-        document: match document {
-            Some(document) => ctx.cluster.get(&namespace, &document.name).await?,
-            None => None,
-        },
-        credential: match credential {
-            Some(credential) => ctx.cluster.get(&namespace, &credential.name).await?,
+        document: map(source.spec.document_ref()).await?,
+        ca_bundle: map(source.spec.ca_ref()).await?,
+        credential: match source.spec.credential_ref() {
+            Some((credential, _)) => ctx.cluster.get(&namespace, &credential.name).await?,
             None => None,
         },
     })
 }
 
 fn plan(source: &ToolSource, observed: &Observed) -> Vec<Finding> {
-    let (document, credential) = (source.spec.document_ref(), source.spec.credential_ref());
-    check::tool_source(
-        source,
-        document.map_or(Held::Unknown, |document| {
-            held_in_map(observed.document.as_ref(), &document.key)
-        }),
-        credential.map_or(Held::Unknown, |credential| {
+    let map = |reference: Option<&ConfigMapKeyRef>, map| {
+        reference.map_or(Held::Unknown, |reference| held_in_map(map, &reference.key))
+    };
+    let credential = source.spec.credential_ref();
+    let references = SourceReferences {
+        document: map(source.spec.document_ref(), observed.document.as_ref()),
+        ca_bundle: map(source.spec.ca_ref(), observed.ca_bundle.as_ref()),
+        credential: credential.map_or(Held::Unknown, |(credential, _)| {
             held(observed.credential.as_ref(), &credential.key)
         }),
-    )
+    };
+    check::tool_source(source, references)
 }
 
 fn status(source: &ToolSource, findings: &[Finding], now: Timestamp) -> ToolSourceStatus {
@@ -78,6 +83,7 @@ fn status(source: &ToolSource, findings: &[Finding], now: Timestamp) -> ToolSour
     ToolSourceStatus {
         observed_generation: Some(generation),
         conditions: conditions::merge(old, &wanted, generation, now),
+        ..ToolSourceStatus::default()
     }
 }
 
