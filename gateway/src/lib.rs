@@ -1,7 +1,7 @@
 //! The gateway: MCP to agents, from the resources of `chandlery-crds` and a store.
 //!
 //! An arrow may only point left:
-//! `{ tool, metrics, times } ← { directory, store, gate, auth } ← family ← { families, catalog, audit, approvals, budgets } ← explain ← pipeline ← http ← app ← main`.
+//! `{ tool, metrics, times } ← { directory, store, gate, auth, outbound } ← family ← connector ← { families, catalog, audit, approvals, budgets, usage } ← { explain, sources } ← pipeline ← http ← app ← main`.
 
 pub mod metrics;
 mod times;
@@ -14,12 +14,16 @@ pub mod store;
 
 pub mod family;
 
+pub mod connector;
+
 pub mod approvals;
 pub mod audit;
 pub mod budgets;
 pub mod catalog;
 pub mod explain;
 pub mod families;
+
+pub mod sources;
 
 pub mod pipeline;
 

@@ -1,5 +1,8 @@
 //! What the gateway counts while it works. Who shows the counts is another matter: `app/health`.
 
+use std::sync::atomic::AtomicU64;
+
+use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -13,11 +16,18 @@ pub struct Metrics {
     refusals: Family<Reason, Counter>,
     sessions: Gauge,
     approvals: Family<Outcome, Counter>,
+    source_answers: Family<OfSource, Gauge<f64, AtomicU64>>,
+    source_failures: Family<OfSource, Counter>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Outcome {
     outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfSource {
+    source: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -46,6 +56,25 @@ impl Metrics {
         self.sessions.set(i64::try_from(open).unwrap_or(i64::MAX));
     }
 
+    /// A source has said what it offers.
+    pub fn source_answered(&self, source: &str, at: Option<Timestamp>) {
+        if let Some(at) = at {
+            let seconds = at.as_millisecond() as f64 / 1000.0;
+            self.source_answers.get_or_create(&of(source)).set(seconds);
+        }
+    }
+
+    /// A source could not be asked what it offers.
+    pub fn source_failed(&self, source: &str) {
+        self.source_failures.get_or_create(&of(source)).inc();
+    }
+
+    /// A source is followed no longer.
+    pub fn source_gone(&self, source: &str) {
+        self.source_answers.remove(&of(source));
+        self.source_failures.remove(&of(source));
+    }
+
     /// Makes the counters part of what `registry` shows.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
@@ -68,5 +97,21 @@ impl Metrics {
             "Calls that people were asked about, approved or denied",
             self.approvals.clone(),
         );
+        registry.register(
+            "chandlery_source_last_answer_timestamp_seconds",
+            "When a ToolSource last said what it offers",
+            self.source_answers.clone(),
+        );
+        registry.register(
+            "chandlery_source_failures",
+            "Attempts to ask a ToolSource what it offers that failed",
+            self.source_failures.clone(),
+        );
+    }
+}
+
+fn of(source: &str) -> OfSource {
+    OfSource {
+        source: source.to_owned(),
     }
 }

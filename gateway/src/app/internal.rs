@@ -44,6 +44,7 @@ pub(super) async fn keep(
 ) {
     let mut changes = directory.changes();
     let mut offers = pipeline.catalogs.changes();
+    let mut asked = pipeline.sources.changes();
     let mut news = pipeline.approvals.news.changes();
     let mut revision = first;
     loop {
@@ -67,6 +68,7 @@ pub(super) async fn keep(
             tokio::select! {
                 changed = changes.changed() => changed.is_ok(),
                 changed = offers.changed() => changed.is_ok(),
+                changed = asked.changed() => changed.is_ok(),
                 told = news.changed() => {
                     tokio::time::sleep(TOGETHER).await;
                     told.is_ok()
@@ -130,7 +132,7 @@ fn report(snapshot: &Snapshot, pipeline: &Pipeline) -> (Report, Option<Timestamp
         grants: grants
             .map(|grant| (grant.uid.clone(), grant.generation))
             .collect(),
-        sources: Default::default(),
+        sources: pipeline.sources.reports(),
     };
     (report, valid_until)
 }

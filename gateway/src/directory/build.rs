@@ -50,9 +50,11 @@ pub(super) fn build(resources: &Resources, account: Option<&str>, before: &Snaps
         let source = kept(old, |old| old.uid == uid && old.generation == generation)
             .unwrap_or_else(|| {
                 let spec = source.spec.clone();
+                let created = source.metadata.creation_timestamp.as_ref();
                 Arc::new(ToolSource {
                     uid: uid.to_owned(),
                     generation,
+                    created_at: created.map(|time| time.0),
                     spec,
                 })
             });

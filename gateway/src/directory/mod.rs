@@ -100,6 +100,8 @@ pub struct Workspace {
 pub struct ToolSource {
     pub uid: String,
     pub generation: i64,
+    /// When it was made; files do not say.
+    pub created_at: Option<Timestamp>,
     pub spec: ToolSourceSpec,
 }
 

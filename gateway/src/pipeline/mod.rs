@@ -21,6 +21,7 @@ use crate::directory::{Agent, Directory};
 use crate::family::{Call, Client};
 use crate::gate::{self, Decision, Denial, Passed, Permit, Question};
 use crate::metrics::Metrics;
+use crate::sources::Board;
 use crate::store::{Clock, Store};
 use crate::tool::{Effect, Operation, Output, ToolError};
 
@@ -95,7 +96,9 @@ impl Prepared {
 }
 
 pub struct Pipeline {
-    pub catalogs: Catalogs,
+    pub catalogs: Arc<Catalogs>,
+    /// What is known of the sources.
+    pub sources: Arc<Board>,
     pub clock: Clock,
     pub store: Store,
     pub audit: Audit,
@@ -123,7 +126,8 @@ impl Pipeline {
         directory: Directory,
     ) -> Self {
         Self {
-            catalogs: Catalogs::new(Arc::new(registry)),
+            catalogs: Arc::new(Catalogs::new(Arc::new(registry))),
+            sources: Arc::default(),
             clock: store.clock(),
             store: store.clone(),
             audit,

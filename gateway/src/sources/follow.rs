@@ -1,0 +1,302 @@
+//! One source, from its first answer to its end: asked on its own schedule, held against what is approved, and served
+//! from its last good answer while it does not give another.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chandlery_crds::conditions::reason;
+use chandlery_crds::{NotedTool, PinningPolicy, SourceTools};
+use jiff::Timestamp;
+use tokio::time::{Instant, timeout};
+use tracing::{info, warn};
+
+use super::board::State;
+use super::offers::Place;
+use super::pins::{self, Change, Kind};
+use super::store::{self, Approved};
+use super::{Maker, Parts, clean};
+use crate::catalog::Offer;
+use crate::connector::{Connector, Failure, Offered};
+use crate::directory::ToolSource;
+use crate::store::Causes;
+
+/// How long a source may take to say what it offers, whatever a call of it may take.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// The first pause after a failure; it doubles up to how often the source is asked anyway.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+/// How many tools of a source are named in a report.
+const NOTED: usize = 32;
+/// How many tools a source may have.
+const MOST: usize = 2_000;
+
+/// One generation of a source.
+pub(super) struct Followed {
+    pub(super) parts: Arc<Parts>,
+    /// `<namespace>.<name>`.
+    pub(super) id: String,
+    pub(super) source: Arc<ToolSource>,
+}
+
+impl Followed {
+    /// Goes on until it is dropped.
+    pub(super) async fn run(self, make: Maker) {
+        let mut pause = FIRST_PAUSE;
+        let connector = loop {
+            match make(&self.id, &self.source).await {
+                Ok(connector) => break connector,
+                Err(failure) => self.failed(&failure),
+            }
+            tokio::time::sleep(self.jittered(pause)).await;
+            pause = (pause * 2).min(self.source.spec.refresh_every());
+        };
+        let mut served = None;
+        self.restore(&*connector, &mut served).await;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let every = self.source.spec.refresh_every();
+            let next = match self.ask(&*connector, &mut served).await {
+                Ok(()) => {
+                    pause = FIRST_PAUSE;
+                    every
+                }
+                Err(failure) => {
+                    self.failed(&failure);
+                    let next = pause;
+                    pause = (pause * 2).min(every);
+                    next
+                }
+            };
+            let asked = Instant::now();
+            tokio::select! {
+                () = tokio::time::sleep(self.jittered(next)) => {}
+                // A source that tells of changes without end is not asked without end.
+                () = connector.changed() => tokio::time::sleep_until(asked + FIRST_PAUSE).await,
+            }
+        }
+    }
+
+    /// Serves what the source said the last time that any replica asked it.
+    async fn restore(&self, connector: &dyn Connector, served: &mut Option<Bytes>) {
+        let uid = &self.source.uid;
+        let known = match store::last(&self.parts.store, uid).await {
+            Ok(Some(known)) => known,
+            Ok(None) => return,
+            Err(error) => {
+                warn!(source = self.id, error = %Causes(&error), "what the source said before cannot be read");
+                return;
+            }
+        };
+        let (Ok(offered), Ok(approved)) = (
+            connector.read(&known.answer),
+            store::approved(&self.parts.store, uid).await,
+        ) else {
+            return;
+        };
+        let (offered, hidden) = tidy(offered);
+        let answered_at = Timestamp::from_millisecond(known.answered_at).ok();
+        self.serve(offered, hidden, approved, answered_at);
+        *served = Some(known.answer);
+    }
+
+    /// Asks once, and serves what comes of it.
+    async fn ask(
+        &self,
+        connector: &dyn Connector,
+        served: &mut Option<Bytes>,
+    ) -> Result<(), Failure> {
+        let answer = timeout(PATIENCE, connector.fetch())
+            .await
+            .unwrap_or_else(|_| {
+                Err(Failure::new(
+                    reason::UNREACHABLE,
+                    "the source did not say within a minute what it offers",
+                ))
+            })?;
+        let (offered, hidden) = tidy(connector.read(&answer)?);
+        let tools = pins::shown(&offered.tools);
+        let revision = pins::revision(&tools);
+        let approve = self.source.spec.pinning().approved_revision;
+        let kept = store::keep(
+            &self.parts.store,
+            &self.source.uid,
+            answer.clone(),
+            &revision,
+            &tools,
+            approve,
+        );
+        let approved = kept.await.map_err(|error| {
+            warn!(source = self.id, error = %Causes(&error), "what the source offers cannot be kept");
+            Failure::new(
+                reason::UNREACHABLE,
+                "the store did not take what the source offers; it is asked again soon",
+            )
+        })?;
+        if served.as_ref() != Some(&answer) {
+            info!(
+                source = self.id,
+                revision,
+                tools = tools.len(),
+                "asked what it offers"
+            );
+        }
+        self.serve(
+            offered,
+            hidden,
+            approved,
+            Some(self.parts.store.clock().now()),
+        );
+        *served = Some(answer);
+        Ok(())
+    }
+
+    /// Serves what is offered and approved, and says so.
+    fn serve(
+        &self,
+        offered: Offered,
+        hidden: Vec<NotedTool>,
+        approved: Approved,
+        answered_at: Option<Timestamp>,
+    ) {
+        let spec = &self.source.spec;
+        let tools = pins::shown(&offered.tools);
+        let changes: Vec<Change> = match spec.pinning().policy {
+            PinningPolicy::Off => Vec::new(),
+            PinningPolicy::Warn | PinningPolicy::Quarantine => {
+                pins::changes(&approved.tools, &tools)
+            }
+        };
+        let withheld = pins::withheld(&changes, spec.pinning().policy);
+        let is_served = |operation: &str| !withheld.contains(operation);
+        let served = offered.tools.into_iter().map(|offered| offered.tool);
+        let served: Vec<_> = served
+            .filter(|tool| {
+                let origin = tool.origin.as_ref();
+                origin.is_some_and(|origin| is_served(origin.operation()))
+            })
+            .map(Arc::new)
+            .collect();
+        let count = served.len();
+        let offer = Offer {
+            tools: served,
+            family: offered.family,
+        };
+        let (namespace, _) = self.id.split_once('.').unwrap_or_default();
+        let taken = self.parts.offers.set(namespace, &self.place(), offer);
+        let (clashes, left_out) = (taken.len(), offered.left_out.len() + taken.len());
+        let taken = taken.into_iter().map(|taken| NotedTool {
+            name: taken.operation,
+            reason: "NameTaken".to_owned(),
+            message: format!(
+                "the name {} is taken: write another toolPrefix, or leave the operation out",
+                taken.name
+            ),
+        });
+        let changed = changes
+            .iter()
+            .map(|change| noted(change, spec.pinning().policy));
+        let noted = changed.chain(taken).chain(offered.left_out).chain(hidden);
+        let mut noted: Vec<NotedTool> = noted.take(NOTED * 2).collect();
+        // A list that is keyed by names holds each once; what is said first counts.
+        let mut names = std::collections::BTreeSet::new();
+        noted.retain(|noted| names.insert(noted.name.clone()));
+        noted.truncate(NOTED);
+        let report = SourceTools {
+            served: number(count - clashes),
+            withheld: number(withheld.len()),
+            left_out: number(left_out),
+            noted,
+        };
+        let changed = number(changes.len());
+        self.parts
+            .board
+            .update(&self.source.uid, |state: &mut State| {
+                state.id.clone_from(&self.id);
+                state.report.generation = self.source.generation;
+                state.report.revision = Some(pins::revision(&tools));
+                state.report.tools = report;
+                state.report.changed = changed;
+                state.report.failure = None;
+                state.answered_at = answered_at;
+                state.approved = Some(approved.revision);
+                state.changes = changes.into();
+            });
+        self.parts.metrics.source_answered(&self.id, answered_at);
+    }
+
+    fn failed(&self, failure: &Failure) {
+        warn!(
+            source = self.id,
+            reason = failure.reason,
+            message = failure.message,
+            "the source could not be asked what it offers"
+        );
+        self.parts.metrics.source_failed(&self.id);
+        self.parts
+            .board
+            .update(&self.source.uid, |state: &mut State| {
+                state.id.clone_from(&self.id);
+                state.failed(self.source.generation, failure.reason, &failure.message);
+            });
+    }
+
+    pub(super) fn place(&self) -> Place {
+        let name = self.id.split_once('.').map_or(&*self.id, |(_, name)| name);
+        (self.source.created_at, name.to_owned())
+    }
+
+    /// Some more, so that replicas and sources do not all ask at once.
+    fn jittered(&self, pause: Duration) -> Duration {
+        let mut random = [0];
+        // Without randomness they do ask at once.
+        let _ = getrandom::fill(&mut random);
+        pause + pause.mul_f64(f64::from(random[0]) / 2550.0)
+    }
+}
+
+/// What is offered without hidden characters, and no more than there is room for; with what there is to say of that.
+fn tidy(mut offered: Offered) -> (Offered, Vec<NotedTool>) {
+    let mut hidden = Vec::new();
+    for offered in &mut offered.tools {
+        if clean::tool(&mut offered.tool) {
+            let origin = offered.tool.origin.as_ref();
+            hidden.push(NotedTool {
+                name: origin.map_or("", |origin| origin.operation()).to_owned(),
+                reason: "HiddenCharacters".to_owned(),
+                message: "it held characters that nobody sees; they are taken out".to_owned(),
+            });
+        }
+    }
+    for cut in offered.tools.drain(MOST.min(offered.tools.len())..) {
+        let origin = cut.tool.origin.as_ref();
+        offered.left_out.push(NotedTool {
+            name: origin.map_or("", |origin| origin.operation()).to_owned(),
+            reason: "TooMany".to_owned(),
+            message: format!(
+                "a source may have {MOST} tools: leave some out, or make another source"
+            ),
+        });
+    }
+    (offered, hidden)
+}
+
+fn noted(change: &Change, policy: PinningPolicy) -> NotedTool {
+    let what = match change.kind {
+        Kind::New => "it was not there when the source was approved",
+        Kind::Changed => "it is not as it was approved",
+        Kind::Gone => "the source does not offer it any more",
+    };
+    let and = match (change.kind, policy) {
+        (Kind::New | Kind::Changed, PinningPolicy::Quarantine) => " and is withheld",
+        _ => "",
+    };
+    NotedTool {
+        name: change.name.clone(),
+        reason: change.kind.name().to_owned(),
+        message: format!("{what}{and}"),
+    }
+}
+
+fn number(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

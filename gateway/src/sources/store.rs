@@ -1,0 +1,151 @@
+//! The SQL of sources: what each said last, and the revisions that people compare.
+
+use bytes::Bytes;
+use sqlx::Row;
+use sqlx::any::AnyRow;
+
+use super::pins::Tools;
+use crate::store::{Store, StoreError, while_doing};
+
+/// Revisions of one source that are kept besides the approved one.
+const KEPT: i64 = 4;
+
+/// What is known of a source from before.
+pub(super) struct Known {
+    /// What it said last.
+    pub(super) answer: Bytes,
+    /// When, Unix milliseconds.
+    pub(super) answered_at: i64,
+}
+
+/// What the source said last, if it ever did.
+pub(super) async fn last(store: &Store, uid: &str) -> Result<Option<Known>, StoreError> {
+    let query = sqlx::query("select answer, answered_at from source where uid = $1").bind(uid);
+    let mut reader = store.read().await?;
+    reader
+        .one("read what a source said", query, |row| {
+            let answer: Vec<u8> = row.try_get("answer")?;
+            Ok(Known {
+                answer: answer.into(),
+                answered_at: row.try_get("answered_at")?,
+            })
+        })
+        .await
+}
+
+/// Keeps an answer and its revision, and gives the tools that are approved: those of `approve`, where that revision was
+/// ever seen, else those that were approved before, else these.
+pub(super) async fn keep(
+    store: &Store,
+    uid: &str,
+    answer: Bytes,
+    revision: &str,
+    tools: &Tools,
+    approve: Option<String>,
+) -> Result<Approved, StoreError> {
+    let (uid, revision) = (uid.to_owned(), revision.to_owned());
+    let tools = serde_json::to_string(tools).unwrap_or_else(|_| "{}".to_owned());
+    store
+        .write(move |tx| {
+            Box::pin(async move {
+                let failed = while_doing("keep what a source offers");
+                let now = tx.now();
+                let sql = "insert into source_revision (uid, revision, tools, seen_at) values ($1, $2, $3, $4)
+                           on conflict (uid, revision) do update set seen_at = excluded.seen_at";
+                sqlx::query(sql)
+                    .bind(uid.clone())
+                    .bind(revision.clone())
+                    .bind(tools)
+                    .bind(now)
+                    .execute(tx.connection())
+                    .await
+                    .map_err(&failed)?;
+                let sql = "insert into source (uid, answer, answered_at, approved) values ($1, $2, $3, $4)
+                           on conflict (uid) do update set answer = excluded.answer, answered_at = excluded.answered_at";
+                sqlx::query(sql)
+                    .bind(uid.clone())
+                    .bind(answer.to_vec())
+                    .bind(now)
+                    .bind(revision)
+                    .execute(tx.connection())
+                    .await
+                    .map_err(&failed)?;
+                if let Some(approve) = approve {
+                    let sql = "update source set approved = $2 where uid = $1
+                               and exists (select 1 from source_revision where uid = $1 and revision = $2)";
+                    sqlx::query(sql)
+                        .bind(uid.clone())
+                        .bind(approve)
+                        .execute(tx.connection())
+                        .await
+                        .map_err(&failed)?;
+                }
+                let sql = "delete from source_revision where uid = $1
+                           and revision not in (select approved from source where uid = $1)
+                           and revision not in (select revision from source_revision where uid = $1 order by seen_at desc limit $2)";
+                sqlx::query(sql)
+                    .bind(uid.clone())
+                    .bind(KEPT)
+                    .execute(tx.connection())
+                    .await
+                    .map_err(&failed)?;
+                let query = sqlx::query(APPROVED).bind(uid);
+                let approved = tx
+                    .one("read what is approved", query, read_approved)
+                    .await?;
+                Ok(approved.unwrap_or_default())
+            })
+        })
+        .await
+}
+
+/// What somebody has approved. By default nothing is.
+#[derive(Default)]
+pub(super) struct Approved {
+    pub(super) revision: String,
+    pub(super) tools: Tools,
+}
+
+const APPROVED: &str = "select revision, tools from source_revision
+                        where uid = $1 and revision = (select approved from source where uid = $1)";
+
+fn read_approved(row: &AnyRow) -> sqlx::Result<Approved> {
+    let tools: String = row.try_get("tools")?;
+    Ok(Approved {
+        revision: row.try_get("revision")?,
+        // What cannot be read approves nothing.
+        tools: serde_json::from_str(&tools).unwrap_or_default(),
+    })
+}
+
+/// What is approved of a source that has been asked before.
+pub(super) async fn approved(store: &Store, uid: &str) -> Result<Approved, StoreError> {
+    let mut reader = store.read().await?;
+    let query = sqlx::query(APPROVED).bind(uid);
+    let approved = reader
+        .one("read what is approved", query, read_approved)
+        .await?;
+    Ok(approved.unwrap_or_default())
+}
+
+/// Forgets a source that is gone for good.
+pub(super) async fn forget(store: &Store, uid: &str) -> Result<(), StoreError> {
+    let uid = uid.to_owned();
+    store
+        .write(move |tx| {
+            Box::pin(async move {
+                for sql in [
+                    "delete from source_revision where uid = $1",
+                    "delete from source where uid = $1",
+                ] {
+                    sqlx::query(sql)
+                        .bind(uid.clone())
+                        .execute(tx.connection())
+                        .await
+                        .map_err(while_doing("forget a source"))?;
+                }
+                Ok(())
+            })
+        })
+        .await
+}
