@@ -10,6 +10,7 @@ pub mod tool;
 pub mod auth;
 pub mod directory;
 pub mod gate;
+pub mod outbound;
 pub mod store;
 
 pub mod family;

@@ -29,6 +29,9 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rmcp", &["http/mcp", "families/remote"]),
     ("kube", &["directory/kube"]),
     ("axum", &["http"]),
+    ("hickory_resolver", &["outbound"]),
+    ("tokio_rustls", &["outbound"]),
+    ("webpki_roots", &["outbound"]),
     (
         "sqlx",
         &[

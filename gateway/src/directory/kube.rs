@@ -4,6 +4,7 @@
 //! watcher says nothing of a watch that has started again, nor of one that hangs.
 
 mod people;
+mod references;
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -26,7 +27,7 @@ use tracing::{debug, info, warn};
 
 use super::build::{Resources, build};
 use super::people::Tokens;
-use super::{Publisher, Snapshot, chain};
+use super::{Publisher, References, Snapshot, chain};
 use crate::store::Clock;
 
 /// The server ends each watch after this time, so that a silent one is known to be dead a little later.
@@ -80,6 +81,11 @@ impl Cluster {
             clock,
             publisher,
         })
+    }
+
+    /// Reads what resources name, whether or not anything follows.
+    pub fn references(&self) -> Arc<dyn References> {
+        Arc::new(references::ByName(self.client.clone()))
     }
 
     /// Publishes every change until `stop`, and nothing before all four kinds were read once.

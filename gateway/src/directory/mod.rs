@@ -8,6 +8,7 @@ mod grant;
 pub mod kube;
 mod people;
 mod preview;
+mod references;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,6 +20,9 @@ use tokio::sync::watch;
 
 pub use self::grant::{Rule, ToolGrant};
 pub use self::people::Person;
+pub use self::references::{
+    ALLOWED_HOSTS_ANNOTATION, ReferenceError, References, Referent, Secret,
+};
 
 /// Everything that a gateway knows of its account at one moment.
 #[derive(Debug, Default)]

@@ -4,6 +4,7 @@
 //! files are taken as they are. A folder that is wrong at the start is refused, since there is nothing good yet.
 
 mod identities;
+mod references;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
@@ -33,7 +34,7 @@ use self::identities::{Identities, Identity};
 pub use self::identities::{IdentityError, key_file, own_secret, person_file};
 use super::build::{Resources, build};
 use super::people::{self, Tokens};
-use super::{Publisher, Snapshot, chain};
+use super::{Publisher, References, Snapshot, chain};
 use crate::store::Clock;
 
 /// How often the folder is looked at. A change counts once two looks agree, so that no half-written file is read.
@@ -64,6 +65,8 @@ pub struct Files {
     files: BTreeMap<PathBuf, (Stamp, Vec<Object>)>,
     resources: Resources,
     snapshot: Arc<Snapshot>,
+    /// Secrets and ConfigMaps of all files' good content.
+    named: Arc<references::InFolder>,
 }
 
 /// Why a folder cannot be served.
@@ -118,6 +121,7 @@ impl Files {
             files: BTreeMap::new(),
             resources: Resources::default(),
             snapshot: Arc::default(),
+            named: Arc::default(),
         };
         let look = files.look()?;
         let refused = files.read(&look.manifests);
@@ -127,6 +131,11 @@ impl Files {
         files.seen = look;
         files.publish()?;
         Ok(files)
+    }
+
+    /// Reads what manifests name; it goes on knowing what the folder holds while somebody follows.
+    pub fn references(&self) -> Arc<dyn References> {
+        self.named.clone()
     }
 
     /// Publishes every change until `stop`. What goes wrong is logged and what was served before stays.
@@ -326,6 +335,7 @@ impl Files {
         for problem in (self.check)(&objects, self.clock.now()) {
             note(&problem);
         }
+        self.named.replace(&objects);
         self.snapshot = Arc::new(build(&resources, None, &self.snapshot));
         self.resources = resources;
         self.publisher.publish(self.snapshot.clone());

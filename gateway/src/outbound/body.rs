@@ -1,0 +1,241 @@
+//! A body on its way in: counted, timed, and without the credential that was sent.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::breaker::Pass;
+use super::error::OutboundError;
+use super::redact::{Redactor, Scrub};
+use super::slots::Slot;
+
+/// So much is made room for at once, whatever length an upstream announces.
+const FIRST_ROOM: usize = 64 << 10;
+
+/// An upstream's body. It holds its place among the upstream's calls or streams until it is dropped.
+pub struct Body {
+    incoming: Incoming,
+    name: Arc<str>,
+    limit: usize,
+    /// What has come, of an event stream since its last whole event.
+    counted: usize,
+    kind: Kind,
+    sleep: Pin<Box<Sleep>>,
+    scrub: Option<Scrub>,
+    is_over: bool,
+    pass: Option<Pass>,
+    _slot: Slot,
+}
+
+enum Kind {
+    /// Must have come after `within`, which ends when `sleep` does.
+    Whole { within: Duration },
+    /// May last, if something comes every `idle`.
+    Events { idle: Duration, ends_line: bool },
+}
+
+impl Body {
+    pub(super) fn whole(
+        incoming: Incoming,
+        rules: Rules,
+        deadline: Instant,
+        within: Duration,
+        pass: Option<Pass>,
+    ) -> Self {
+        Self::new(incoming, rules, Kind::Whole { within }, deadline, pass)
+    }
+
+    pub(super) fn events(incoming: Incoming, rules: Rules, idle: Duration) -> Self {
+        let kind = Kind::Events {
+            idle,
+            ends_line: false,
+        };
+        Self::new(incoming, rules, kind, Instant::now() + idle, None)
+    }
+
+    fn new(
+        incoming: Incoming,
+        rules: Rules,
+        kind: Kind,
+        until: Instant,
+        pass: Option<Pass>,
+    ) -> Self {
+        let Rules {
+            name,
+            limit,
+            redactor,
+            slot,
+        } = rules;
+        Self {
+            incoming,
+            name,
+            limit,
+            counted: 0,
+            kind,
+            sleep: Box::pin(sleep_until(until)),
+            scrub: redactor.map(Scrub::new),
+            is_over: false,
+            pass,
+            _slot: slot,
+        }
+    }
+
+    /// Whether it is an event stream, which may last.
+    pub fn is_events(&self) -> bool {
+        matches!(self.kind, Kind::Events { .. })
+    }
+
+    /// All of it.
+    pub async fn whole_bytes(mut self) -> Result<Bytes, OutboundError> {
+        let Some(first) = self.next().await else {
+            return Ok(Bytes::new());
+        };
+        let first = first?;
+        let Some(second) = self.next().await else {
+            return Ok(first);
+        };
+        let announced = usize::try_from(self.incoming.size_hint().lower()).unwrap_or(FIRST_ROOM);
+        let mut whole = BytesMut::with_capacity(first.len() + announced.min(FIRST_ROOM));
+        whole.extend_from_slice(&first);
+        whole.extend_from_slice(&second?);
+        while let Some(piece) = self.next().await {
+            whole.extend_from_slice(&piece?);
+        }
+        Ok(whole.freeze())
+    }
+
+    /// The next piece; none is empty.
+    pub async fn next(&mut self) -> Option<Result<Bytes, OutboundError>> {
+        let frame = self.frame().await?;
+        Some(frame.map(|frame| frame.into_data().unwrap_or_default()))
+    }
+
+    /// Counts a piece.
+    fn admit(&mut self, piece: &Bytes) -> Result<(), OutboundError> {
+        self.counted = self.counted.saturating_add(piece.len());
+        if let Kind::Events { idle, ends_line } = &mut self.kind {
+            self.sleep.as_mut().reset(Instant::now() + *idle);
+            if let Some(after) = after_event(piece, *ends_line) {
+                self.counted = after;
+            }
+            *ends_line = piece.ends_with(b"\n");
+        }
+        if self.counted > self.limit {
+            return Err(OutboundError::TooLarge {
+                name: self.name.to_string(),
+                limit: self.limit,
+            });
+        }
+        Ok(())
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, OutboundError>>> {
+        loop {
+            match Pin::new(&mut self.incoming).poll_frame(cx) {
+                Poll::Ready(Some(Ok(frame))) => {
+                    let Ok(piece) = frame.into_data() else {
+                        continue;
+                    };
+                    if piece.is_empty() {
+                        continue;
+                    }
+                    return Poll::Ready(Some(self.admit(&piece).map(|()| piece)));
+                }
+                Poll::Ready(Some(Err(error))) => {
+                    return Poll::Ready(Some(Err(OutboundError::Broken {
+                        name: self.name.to_string(),
+                        source: Arc::new(error),
+                    })));
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {
+                    ready!(self.sleep.as_mut().poll(cx));
+                    let name = self.name.to_string();
+                    return Poll::Ready(Some(Err(match self.kind {
+                        Kind::Whole { within } => OutboundError::TimedOut {
+                            name,
+                            after: within,
+                        },
+                        Kind::Events { idle, .. } => OutboundError::Silent { name, after: idle },
+                    })));
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, failure: Option<&OutboundError>) {
+        self.is_over = true;
+        match (self.pass.take(), failure) {
+            (Some(pass), Some(failure)) if failure.is_illness() => pass.fail(),
+            (Some(pass), _) => pass.succeed(),
+            (None, _) => {}
+        }
+    }
+}
+
+/// What a body has to keep to.
+pub(super) struct Rules {
+    pub(super) name: Arc<str>,
+    pub(super) limit: usize,
+    pub(super) redactor: Option<Arc<Redactor>>,
+    pub(super) slot: Slot,
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = OutboundError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, OutboundError>>> {
+        while !self.is_over {
+            let piece = match ready!(self.poll_piece(cx)) {
+                Some(Ok(piece)) => match &mut self.scrub {
+                    Some(scrub) => scrub.push(piece),
+                    None => piece,
+                },
+                Some(Err(error)) => {
+                    self.end(Some(&error));
+                    return Poll::Ready(Some(Err(error)));
+                }
+                None => {
+                    self.end(None);
+                    self.scrub.as_mut().map(Scrub::end).unwrap_or_default()
+                }
+            };
+            if !piece.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+        }
+        Poll::Ready(None)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.is_over
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::new()
+    }
+}
+
+/// How many bytes follow the last blank line in `piece`, if it has one. `ends_line`: the piece before ended a line.
+fn after_event(piece: &[u8], ends_line: bool) -> Option<usize> {
+    let blank = |pattern: &[u8]| {
+        memchr::memmem::rfind(piece, pattern).map(|at| piece.len() - at - pattern.len())
+    };
+    let begins = ends_line && (piece.starts_with(b"\n") || piece.starts_with(b"\r\n"));
+    [b"\n\n".as_slice(), b"\n\r\n", b"\r\r"]
+        .into_iter()
+        .filter_map(blank)
+        .min()
+        .or_else(|| begins.then_some(piece.len()))
+}

@@ -1,0 +1,1 @@
+//! What is blocked before any name is resolved.

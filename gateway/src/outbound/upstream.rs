@@ -1,0 +1,461 @@
+//! One upstream: how many calls at once, how long, how much, how often; with its credential, to its own origin alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::{Authority, Scheme};
+use http::{Method, Request, Response, StatusCode, Uri, request};
+use http_body::Body as _;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use tokio::time::{Instant, sleep, timeout_at};
+use url::Url;
+
+use super::body::{Body, Rules};
+use super::breaker::{Breaker, Health, Pass};
+use super::client::Client;
+use super::credential::{Attached, Credential};
+use super::error::OutboundError;
+use super::guard::{self, Blocked, Guard};
+use super::jitter::jittered;
+use super::redact::Redactor;
+use super::slots::{Slot, Slots};
+
+/// How often a call that may be repeated is repeated at most.
+const REPEATS: u32 = 2;
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// An upstream that asks for a longer pause is not asked again by us.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3);
+/// Headers about one connection, and those that we write ourselves.
+const NOT_FORWARDED: [HeaderName; 11] = [
+    header::HOST,
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRAILER,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::CONTENT_LENGTH,
+    header::EXPECT,
+];
+const AGENT: HeaderValue =
+    HeaderValue::from_static(concat!("chandlery/", env!("CARGO_PKG_VERSION")));
+const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
+
+/// What is dialed, and within which bounds.
+#[derive(Clone)]
+pub struct UpstreamSettings {
+    /// For logs and errors: `<namespace>.<source>`.
+    pub name: String,
+    /// Its scheme, host and port are the origin that gets the credential.
+    pub base: Url,
+    /// Host names, `*.name`, addresses and ranges that may be private, each with a port or without.
+    pub allowed_hosts: Vec<String>,
+    /// Certificates in PEM that are trusted beside the public ones.
+    pub ca_bundle: Option<String>,
+    /// Of a whole call, its repeats included; of an event stream only until it begins.
+    pub timeout: Duration,
+    /// Of a body, and of one event of a stream.
+    pub max_response_bytes: usize,
+    /// How many calls run at once; as many may wait, and as many event streams may be open.
+    pub concurrency: usize,
+    pub credential: Option<Arc<dyn Credential>>,
+}
+
+/// Whether a call may be made twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    Never,
+    /// Once or twice is the same to the upstream.
+    Idempotent,
+}
+
+/// A whole answer, of whatever status but a redirect.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    /// Waiting for a place and repeats included.
+    pub took: Duration,
+}
+
+/// How it stands with an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct State {
+    pub running: usize,
+    pub waiting: usize,
+    pub streams: usize,
+    pub health: Health,
+}
+
+/// One upstream. Dropping it closes its idle connections.
+pub struct Upstream {
+    name: Arc<str>,
+    base: Url,
+    scheme: Scheme,
+    authority: Authority,
+    guard: Guard,
+    client: Client,
+    calls: Slots,
+    streams: Slots,
+    breaker: Breaker,
+    credential: Option<Arc<dyn Credential>>,
+    timeout: Duration,
+    idle: Duration,
+    limit: usize,
+}
+
+/// A request that may be sent as often as need be.
+struct Call {
+    parts: request::Parts,
+    body: Bytes,
+    is_own_origin: bool,
+}
+
+/// An answer's head that has passed all checks.
+struct Head {
+    response: Response<Incoming>,
+    pass: Pass,
+    redactor: Option<Arc<Redactor>>,
+}
+
+impl Upstream {
+    pub(super) fn new(
+        settings: UpstreamSettings,
+        guard: Guard,
+        client: Client,
+        idle: Duration,
+        first_pause: Duration,
+    ) -> Result<Self, Blocked> {
+        let UpstreamSettings {
+            name,
+            base,
+            allowed_hosts: _,
+            ca_bundle: _,
+            timeout,
+            max_response_bytes,
+            concurrency,
+            credential,
+        } = settings;
+        guard.check_url(&base)?;
+        let uri: Uri = base.as_str().parse().map_err(|_| Blocked::Url)?;
+        let uri = uri.into_parts();
+        Ok(Self {
+            name: name.into(),
+            base,
+            scheme: uri.scheme.ok_or(Blocked::Url)?,
+            authority: uri.authority.ok_or(Blocked::Url)?,
+            guard,
+            client,
+            calls: Slots::new(concurrency, concurrency),
+            streams: Slots::new(concurrency, 0),
+            breaker: Breaker::new(first_pause),
+            credential,
+            timeout,
+            idle,
+            limit: max_response_bytes,
+        })
+    }
+
+    /// What its relative URLs are relative to.
+    pub fn base(&self) -> &Url {
+        &self.base
+    }
+
+    /// The whole answer, whatever its status.
+    ///
+    /// The URL is absolute, or a path of the base's origin; only that origin ever gets the credential. Headers about the
+    /// connection are left out. Safe to drop at any time.
+    pub async fn fetch(
+        &self,
+        request: Request<Bytes>,
+        repeat: Repeat,
+    ) -> Result<Reply, OutboundError> {
+        let started = Instant::now();
+        let deadline = started + self.timeout;
+        let call = self.prepare(request)?;
+        let mut repeats = match repeat {
+            Repeat::Never => 0,
+            Repeat::Idempotent => REPEATS,
+        };
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let slot = self.enter(deadline).await?;
+            let answer = self.once(&call, deadline, slot).await;
+            let asked = match &answer {
+                Ok(response) => asked_pause(response, pause),
+                Err(error) => error.may_pass().then_some(pause),
+            };
+            match asked.map(jittered) {
+                Some(wait) if repeats > 0 && Instant::now() + wait < deadline => sleep(wait).await,
+                _ => {
+                    let (parts, body) = answer?.into_parts();
+                    return Ok(Reply {
+                        status: parts.status,
+                        headers: parts.headers,
+                        body,
+                        took: started.elapsed(),
+                    });
+                }
+            }
+            repeats -= 1;
+            pause *= 3;
+        }
+    }
+
+    /// The answer's head within the timeout, and its body as it comes. An event stream may last, as long as something
+    /// comes now and then; any other body has to come within the timeout as well. Never repeated.
+    pub async fn open(&self, request: Request<Bytes>) -> Result<Response<Body>, OutboundError> {
+        let deadline = Instant::now() + self.timeout;
+        let call = self.prepare(request)?;
+        let slot = self.enter(deadline).await?;
+        let head = self.head(&call, deadline).await?;
+        if !is_events(head.response.headers()) {
+            return Ok(self.whole(head, deadline, slot));
+        }
+        drop(slot);
+        let Head {
+            response,
+            pass,
+            redactor,
+        } = head;
+        settle(pass, response.status());
+        let slot = self.streams.try_enter().ok_or_else(|| self.busy())?;
+        let rules = self.rules(redactor, slot);
+        Ok(response.map(|incoming| Body::events(incoming, rules, self.idle)))
+    }
+
+    /// How it stands, for metrics.
+    pub fn state(&self) -> State {
+        State {
+            running: self.calls.taken(),
+            waiting: self.calls.waiting(),
+            streams: self.streams.taken(),
+            health: self.breaker.health(),
+        }
+    }
+
+    fn prepare(&self, request: Request<Bytes>) -> Result<Call, OutboundError> {
+        let (mut parts, body) = request.into_parts();
+        if parts.method == Method::CONNECT {
+            return Err(OutboundError::Request("CONNECT makes a tunnel"));
+        }
+        let (uri, is_own_origin) = self.target(std::mem::take(&mut parts.uri))?;
+        parts.uri = uri;
+        parts.version = http::Version::HTTP_11;
+        for name in &NOT_FORWARDED {
+            parts.headers.remove(name);
+        }
+        parts.headers.insert(header::ACCEPT_ENCODING, IDENTITY);
+        parts.headers.entry(header::USER_AGENT).or_insert(AGENT);
+        Ok(Call {
+            parts,
+            body,
+            is_own_origin,
+        })
+    }
+
+    /// The absolute URL that is meant, and whether it is of our own origin.
+    fn target(&self, uri: Uri) -> Result<(Uri, bool), OutboundError> {
+        match (uri.scheme(), uri.authority()) {
+            (Some(scheme), Some(authority))
+                if *scheme == self.scheme && *authority == self.authority =>
+            {
+                Ok((uri, true))
+            }
+            (None, None) => {
+                let mut parts = uri.into_parts();
+                parts.scheme = Some(self.scheme.clone());
+                parts.authority = Some(self.authority.clone());
+                let uri = Uri::from_parts(parts).map_err(|_| Blocked::Url)?;
+                Ok((uri, true))
+            }
+            _ => {
+                let url = guard::parse(&uri.to_string())?;
+                self.guard.check_url(&url)?;
+                let is_own = url.origin() == self.base.origin();
+                Ok((url.as_str().parse().map_err(|_| Blocked::Url)?, is_own))
+            }
+        }
+    }
+
+    async fn enter(&self, deadline: Instant) -> Result<Slot, OutboundError> {
+        match timeout_at(deadline, self.calls.enter()).await {
+            Ok(Ok(slot)) => Ok(slot),
+            Ok(Err(_)) | Err(_) => Err(self.busy()),
+        }
+    }
+
+    async fn once(
+        &self,
+        call: &Call,
+        deadline: Instant,
+        slot: Slot,
+    ) -> Result<Response<Bytes>, OutboundError> {
+        let head = self.head(call, deadline).await?;
+        let (parts, body) = self.whole(head, deadline, slot).into_parts();
+        Ok(Response::from_parts(parts, body.whole_bytes().await?))
+    }
+
+    fn whole(&self, head: Head, deadline: Instant, slot: Slot) -> Response<Body> {
+        let Head {
+            response,
+            pass,
+            redactor,
+        } = head;
+        let pass = if response.status().is_server_error() {
+            pass.fail();
+            None
+        } else {
+            Some(pass)
+        };
+        let rules = self.rules(redactor, slot);
+        response.map(|incoming| Body::whole(incoming, rules, deadline, self.timeout, pass))
+    }
+
+    fn rules(&self, redactor: Option<Arc<Redactor>>, slot: Slot) -> Rules {
+        Rules {
+            name: self.name.clone(),
+            limit: self.limit,
+            redactor,
+            slot,
+        }
+    }
+
+    /// Sends the request, once more if the credential was refused and there is another one now.
+    async fn head(&self, call: &Call, deadline: Instant) -> Result<Head, OutboundError> {
+        let mut may_renew = true;
+        loop {
+            let (request, attached) = self.with_credential(call, deadline).await?;
+            let pass = self
+                .breaker
+                .admit()
+                .map_err(|retry_after| OutboundError::Open {
+                    name: self.name.to_string(),
+                    retry_after,
+                })?;
+            let sent = timeout_at(deadline, self.client.send(&self.name, request)).await;
+            let mut response = match sent.unwrap_or_else(|_| Err(self.timed_out())) {
+                Ok(response) => response,
+                Err(error) => {
+                    if error.is_illness() {
+                        pass.fail();
+                    }
+                    return Err(error);
+                }
+            };
+            if let (StatusCode::UNAUTHORIZED, true, Some(attached), Some(credential)) =
+                (response.status(), may_renew, &attached, &self.credential)
+            {
+                may_renew = false;
+                let renewed = timeout_at(deadline, credential.refused(attached)).await;
+                if renewed.unwrap_or(false) {
+                    pass.succeed();
+                    continue;
+                }
+            }
+            if let Err(error) = self.check(&response) {
+                settle(pass, response.status());
+                return Err(error);
+            }
+            let redactor = attached.map(|attached| attached.redactor);
+            if let Some(redactor) = &redactor {
+                redactor.scrub_headers(response.headers_mut());
+            }
+            return Ok(Head {
+                response,
+                pass,
+                redactor,
+            });
+        }
+    }
+
+    async fn with_credential(
+        &self,
+        call: &Call,
+        deadline: Instant,
+    ) -> Result<(Request<Full<Bytes>>, Option<Attached>), OutboundError> {
+        let mut parts = call.parts.clone();
+        let attached = match &self.credential {
+            Some(credential) if call.is_own_origin => {
+                let attached = timeout_at(deadline, credential.attach(&mut parts)).await;
+                Some(attached.map_err(|_| self.timed_out())??)
+            }
+            _ => None,
+        };
+        let body = Full::new(call.body.clone());
+        Ok((Request::from_parts(parts, body), attached))
+    }
+
+    /// What can be said of an answer by its head.
+    fn check(&self, response: &Response<Incoming>) -> Result<(), OutboundError> {
+        let name = || self.name.to_string();
+        let status = response.status();
+        if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
+            return Err(OutboundError::Redirected {
+                name: name(),
+                status,
+            });
+        }
+        let mut encodings = response.headers().get_all(header::CONTENT_ENCODING).iter();
+        if encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
+            return Err(OutboundError::Encoded { name: name() });
+        }
+        if response.body().size_hint().lower() > self.limit as u64 {
+            return Err(OutboundError::TooLarge {
+                name: name(),
+                limit: self.limit,
+            });
+        }
+        Ok(())
+    }
+
+    fn busy(&self) -> OutboundError {
+        OutboundError::Busy {
+            name: self.name.to_string(),
+        }
+    }
+
+    fn timed_out(&self) -> OutboundError {
+        OutboundError::TimedOut {
+            name: self.name.to_string(),
+            after: self.timeout,
+        }
+    }
+}
+
+fn settle(pass: Pass, status: StatusCode) {
+    if status.is_server_error() {
+        pass.fail();
+    } else {
+        pass.succeed();
+    }
+}
+
+fn is_events(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
+    const EVENTS: &[u8] = b"text/event-stream";
+    kind.and_then(|kind| kind.get(..EVENTS.len()))
+        .is_some_and(|kind| kind.eq_ignore_ascii_case(EVENTS))
+}
+
+/// How long to wait before the same call is worth making again; `None` when it is not.
+fn asked_pause(response: &Response<Bytes>, pause: Duration) -> Option<Duration> {
+    if !matches!(response.status().as_u16(), 429 | 502 | 503 | 504) {
+        return None;
+    }
+    match response.headers().get(header::RETRY_AFTER) {
+        None => (response.status() != StatusCode::TOO_MANY_REQUESTS).then_some(pause),
+        Some(asked) => {
+            let seconds = asked.to_str().ok()?.trim().parse().ok()?;
+            let asked = Duration::from_secs(seconds);
+            // Never earlier than asked, whatever the jitter says.
+            (asked <= LONGEST_PAUSE).then_some(asked.mul_f64(1.34).max(pause))
+        }
+    }
+}
