@@ -290,7 +290,7 @@ pub struct OauthClientCredentials {
 #[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TlsSpec {
-    /// Certificates of the authorities that sign for it, in place of the public ones.
+    /// Certificates of the authorities that sign for it, beside the public ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_bundle: Option<CaBundle>,
 }

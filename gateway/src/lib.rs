@@ -23,6 +23,7 @@ pub mod budgets;
 pub mod catalog;
 pub mod explain;
 pub mod families;
+pub mod usage;
 
 pub mod sources;
 

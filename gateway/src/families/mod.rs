@@ -2,10 +2,13 @@
 
 pub(crate) mod actions;
 mod arguments;
+pub mod connect;
 
 pub mod config;
 pub mod datetime;
 pub mod memory;
+pub mod openapi;
+pub mod remote;
 pub mod support;
 pub mod task;
 
