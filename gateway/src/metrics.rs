@@ -18,6 +18,7 @@ pub struct Metrics {
     approvals: Family<Outcome, Counter>,
     source_answers: Family<OfSource, Gauge<f64, AtomicU64>>,
     source_failures: Family<OfSource, Counter>,
+    usage_lost: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -75,6 +76,11 @@ impl Metrics {
         self.source_failures.remove(&of(source));
     }
 
+    /// A call to a source was not taken down, since too many waited to be.
+    pub fn usage_lost(&self) {
+        self.usage_lost.inc();
+    }
+
     /// Makes the counters part of what `registry` shows.
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
@@ -106,6 +112,11 @@ impl Metrics {
             "chandlery_source_failures",
             "Attempts to ask a ToolSource what it offers that failed",
             self.source_failures.clone(),
+        );
+        registry.register(
+            "chandlery_usage_rows_lost",
+            "Calls to sources that were not taken down, since too many waited to be",
+            self.usage_lost.clone(),
         );
     }
 }

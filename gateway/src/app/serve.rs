@@ -29,8 +29,10 @@ use crate::directory::files::{self, Files, FilesError, IdentityError};
 use crate::directory::kube::{Cluster, ClusterError};
 use crate::directory::{Directory, Publisher};
 use crate::families;
+use crate::families::connect::Connectors;
 use crate::http;
 use crate::metrics::Metrics;
+use crate::outbound::{self, Outbound, SecretSettings};
 use crate::pipeline::Pipeline;
 use crate::store::{Clock, Store, StoreError, StoreUrl};
 
@@ -57,6 +59,8 @@ enum ServeError {
         #[source]
         source: io::Error,
     },
+    #[error(transparent)]
+    Outbound(#[from] outbound::SetupError),
     #[error("listen for signals")]
     Signals(#[source] io::Error),
     #[error("start the threads that serve")]
@@ -139,12 +143,21 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
     );
     pipeline.approval_wait = settings.approval_wait;
     let pipeline = Arc::new(pipeline);
+    let outbound = Outbound::new(outbound::Settings {
+        secrets: SecretSettings {
+            require_hosts: settings.require_secret_hosts,
+            ..SecretSettings::default()
+        },
+        ..outbound::Settings::default()
+    })?;
 
-    match settings.source {
+    let references = match settings.source {
         Source::Files { manifests } => {
             let files = read_files(&manifests, &settings.data, &clock, publisher).await?;
+            let references = files.references();
             tasks.spawn(files.follow(end.clone()));
             Announcement::new(address, health_address, &settings.data, &directory).print();
+            references
         }
         Source::Cluster {
             account,
@@ -153,6 +166,7 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
         } => {
             let AccountName { namespace, name } = account;
             let cluster = Cluster::new(&namespace, &name, clock.clone(), publisher).await?;
+            let references = cluster.references();
             tasks.spawn(cluster.follow(end.clone()));
             let (listener, _) = listen(internal).await?;
             let (sender, newest) = watch::channel(None);
@@ -168,8 +182,15 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
                 end.clone(),
             ));
             info!(account.namespace = namespace, account.name = name, %address, "serving agents");
+            references
         }
-    }
+    };
+    let connectors = Connectors {
+        outbound,
+        references,
+        usage: pipeline.usage.clone(),
+    };
+    tasks.spawn(pipeline.follow_sources(connectors).run(end.clone()));
     health.is_open.store(true, Ordering::Release);
     tasks.spawn(log_heads(pipeline.clone(), end.clone()));
 
@@ -183,6 +204,7 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
         .await
         .map_err(ServeError::Threads)?;
     pipeline.audit.close().await;
+    pipeline.usage.close().await;
     say_heads(&pipeline).await;
     store.close().await;
     drop(workers);

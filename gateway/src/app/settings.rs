@@ -48,6 +48,9 @@ pub(super) struct ServeArgs {
     /// How long a call waits for a person before it says that it does. Many clients give a call up after 60s.
     #[arg(long, value_name = "DURATION", default_value = "50s", value_parser = duration)]
     approval_wait: Duration,
+    /// Use credentials of Secrets alone that say which hosts they are for (annotation chandlery.dev/allowed-hosts).
+    #[arg(long)]
+    require_secret_hosts: bool,
     /// How log lines look.
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
@@ -72,6 +75,8 @@ pub struct Settings {
     pub max_config_staleness: Option<Duration>,
     /// How long a call waits for a person.
     pub approval_wait: Duration,
+    /// A Secret without the annotation is no credential.
+    pub require_secret_hosts: bool,
     pub log_format: LogFormat,
     /// Directives of what is logged.
     pub log: String,
@@ -122,6 +127,7 @@ impl TryFrom<ServeArgs> for Settings {
             hostnames,
             max_config_staleness,
             approval_wait,
+            require_secret_hosts,
             log_format,
             log,
         } = args;
@@ -153,6 +159,7 @@ impl TryFrom<ServeArgs> for Settings {
             hostnames,
             max_config_staleness,
             approval_wait,
+            require_secret_hosts,
             log_format,
             log,
         })

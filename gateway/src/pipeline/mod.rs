@@ -18,12 +18,14 @@ use crate::audit::{Audit, Opening, Record};
 use crate::budgets::Budgets;
 use crate::catalog::{Catalogs, Entry, Found, Registry};
 use crate::directory::{Agent, Directory};
+use crate::families::connect::Connectors;
 use crate::family::{Call, Client};
 use crate::gate::{self, Decision, Denial, Passed, Permit, Question};
 use crate::metrics::Metrics;
-use crate::sources::Board;
+use crate::sources::{Board, Maker, Sources};
 use crate::store::{Clock, Store};
 use crate::tool::{Effect, Operation, Output, ToolError};
+use crate::usage::Usage;
 
 /// How a call ended.
 #[derive(Debug)]
@@ -97,6 +99,8 @@ impl Prepared {
 
 pub struct Pipeline {
     pub catalogs: Arc<Catalogs>,
+    /// The calls that went to sources.
+    pub usage: Usage,
     /// What is known of the sources.
     pub sources: Arc<Board>,
     pub clock: Clock,
@@ -127,6 +131,7 @@ impl Pipeline {
     ) -> Self {
         Self {
             catalogs: Arc::new(Catalogs::new(Arc::new(registry))),
+            usage: Usage::start(store.clone(), metrics.clone()),
             sources: Arc::default(),
             clock: store.clock(),
             store: store.clone(),
@@ -139,6 +144,22 @@ impl Pipeline {
             writes: TaskTracker::new(),
             stopping: CancellationToken::new(),
         }
+    }
+
+    /// Follows the sources that agents may be granted; what they offer becomes part of the catalogs.
+    pub fn follow_sources(&self, connectors: Connectors) -> Sources {
+        let make: Maker = Arc::new(move |id, source| {
+            let connectors = connectors.clone();
+            Box::pin(async move { connectors.connect(id, source).await })
+        });
+        Sources::new(
+            self.directory.clone(),
+            self.store.clone(),
+            self.catalogs.clone(),
+            self.sources.clone(),
+            self.metrics.clone(),
+            make,
+        )
     }
 
     /// Runs one call, whoever carries it: MCP, REST or a program in process.

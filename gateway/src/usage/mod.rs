@@ -1,15 +1,43 @@
 //! Which calls went out, to whom, and what they cost (R-C-227…230): metadata alone, never what a call carried.
+//!
+//! Rows are written soon after, many at once. A call never waits for its row: it has its place in the audit.
+
+mod store;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
+pub use self::store::{Listed, Row};
 use crate::directory::Agent;
+use crate::metrics::Metrics;
+use crate::store::{Causes, Id, Store, StoreError};
+
+/// Rows that may wait to be written.
+const QUEUE: usize = 8192;
+/// How long a row waits for others.
+const LINGER: Duration = Duration::from_millis(100);
+/// How long the end of the program may be held up by a database that does not answer.
+const LAST_CHANCE: Duration = Duration::from_secs(5);
 
 /// Takes down calls that went to a source. Clones share it.
-#[derive(Clone, Default)]
-pub struct Usage {}
+#[derive(Clone)]
+pub struct Usage(Arc<Shared>);
+
+struct Shared {
+    store: Store,
+    metrics: Arc<Metrics>,
+    queue: mpsc::Sender<Call>,
+    closing: CancellationToken,
+    writer: Mutex<Option<JoinHandle<()>>>,
+}
 
 /// One call of a source's tool.
 #[derive(Clone, Debug)]
@@ -35,8 +63,76 @@ pub struct Call {
 }
 
 impl Usage {
-    /// Takes a call down. Never waits; when too many wait to be written, the call is left out and counted.
+    /// Starts the writer.
+    pub fn start(store: Store, metrics: Arc<Metrics>) -> Self {
+        let (queue, calls) = mpsc::channel(QUEUE);
+        let closing = CancellationToken::new();
+        let writer = tokio::spawn(write(store.clone(), calls, closing.clone()));
+        Self(Arc::new(Shared {
+            store,
+            metrics,
+            queue,
+            closing,
+            writer: Mutex::new(Some(writer)),
+        }))
+    }
+
+    /// Takes a call down. Never waits: when too many wait to be written, it is left out and counted.
     pub fn record(&self, call: Call) {
-        let _ = call;
+        if self.0.queue.try_send(call).is_err() {
+            self.0.metrics.usage_lost();
+        }
+    }
+
+    /// Calls of a Workspace, newest first.
+    pub async fn list(
+        &self,
+        workspace: &str,
+        listed: Listed<'_>,
+        before: Option<Id>,
+        most: i64,
+    ) -> Result<Vec<Row>, StoreError> {
+        let scope = self.0.store.scope(workspace).await?;
+        store::list(&self.0.store, scope, listed, before, most).await
+    }
+
+    /// Writes what is queued; calls that come later are left out.
+    pub async fn close(&self) {
+        self.0.closing.cancel();
+        let writer = self.0.writer.lock().take();
+        if let Some(writer) = writer {
+            let _ = timeout(LAST_CHANCE, writer).await;
+        }
+    }
+}
+
+async fn write(store: Store, mut calls: mpsc::Receiver<Call>, closing: CancellationToken) {
+    let inserts = store::Inserts::new(store.dialect());
+    let mut batch = Vec::with_capacity(store::BATCH);
+    loop {
+        tokio::select! {
+            biased;
+            count = calls.recv_many(&mut batch, store::BATCH) => if count == 0 { return },
+            () = closing.cancelled(), if !calls.is_closed() => {
+                calls.close();
+                continue;
+            }
+        }
+        if batch.len() < store::BATCH {
+            // Until then rows pile up without waking anybody.
+            let _ = timeout(LINGER, closing.cancelled()).await;
+            while batch.len() < store::BATCH
+                && let Ok(call) = calls.try_recv()
+            {
+                batch.push(call);
+            }
+        }
+        let mut pause = Duration::from_millis(50);
+        while let Err(error) = inserts.write(&store, &batch).await {
+            warn!(error = %Causes(&error), rows = batch.len(), "usage could not be written; trying again");
+            sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_secs(5));
+        }
+        batch.clear();
     }
 }

@@ -8,6 +8,7 @@ mod approvals;
 mod error;
 mod page;
 mod requests;
+mod sources;
 
 use std::sync::Arc;
 
@@ -50,6 +51,9 @@ pub(super) fn router(api: Api) -> Router {
         .route("/agents", get(agents::list))
         .route("/agents/{id}/tools", get(agents::tools))
         .route("/agents/{id}/tools/preview", post(agents::preview))
+        .route("/sources", get(sources::list))
+        .route("/sources/{id}/diff", get(sources::diff))
+        .route("/usage", get(sources::usage))
         .route("/approvals", get(approvals::list))
         .route("/approvals/{id}", get(approvals::get))
         .route("/approvals/{id}/approve", post(approvals::approve))

@@ -25,6 +25,8 @@ pub(super) struct Filter {
     pub(super) agent: Option<String>,
     pub(super) state: Option<String>,
     pub(super) status: Option<String>,
+    /// Of usage alone.
+    pub(super) provider: Option<String>,
     before: Option<String>,
     limit: Option<usize>,
 }
