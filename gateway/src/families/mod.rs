@@ -3,6 +3,7 @@
 pub(crate) mod actions;
 mod arguments;
 pub mod connect;
+pub mod view;
 
 pub mod config;
 pub mod datetime;
