@@ -8,7 +8,7 @@ use chandlery_crds::key::Key;
 use clap::{Parser, Subcommand};
 
 use super::settings::{ServeArgs, Settings};
-use super::{audit, call, connect, explain, lint, people, probe, serve};
+use super::{audit, call, connect, explain, lint, people, probe, serve, sources};
 
 /// Outfits agents: their own endpoint, their own key, exactly the tools their manifest allows.
 #[derive(Parser)]
@@ -45,6 +45,11 @@ enum Command {
     /// Answer the tickets of agents.
     #[command(subcommand)]
     Tickets(people::TicketsCommand),
+    /// Show what ToolSources offer, and what changed in them.
+    #[command(subcommand)]
+    Sources(sources::Command),
+    /// Show the calls that went to ToolSources, and what they cost.
+    Usage(sources::UsageArgs),
     /// Check the record of calls.
     #[command(subcommand)]
     Audit(audit::Command),
@@ -75,6 +80,8 @@ pub fn main() -> ExitCode {
         Command::Deny(args) => people::deny(args),
         Command::Requests(command) => people::requests(command),
         Command::Tickets(command) => people::tickets(command),
+        Command::Sources(command) => sources::run(command),
+        Command::Usage(args) => sources::usage(&args),
         Command::Audit(command) => audit::run(command),
         Command::Probe(args) => probe::run(args),
     }

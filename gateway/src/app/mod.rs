@@ -4,6 +4,7 @@ mod cli;
 pub mod settings;
 
 mod serve;
+mod sources;
 mod standalone;
 
 mod health;
