@@ -138,7 +138,7 @@ fn parsed(duration: &Option<Duration>, default: StdDuration) -> StdDuration {
 }
 
 /// An OpenAPI document.
-#[derive(KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[x_kube(validation = Rule::new("(has(self.url) ? 1 : 0) + (has(self.configMapKeyRef) ? 1 : 0) + (has(self.inline) ? 1 : 0) == 1")
     .message("write exactly one of: url, configMapKeyRef, inline"))]
 #[serde(rename_all = "camelCase")]

@@ -1,6 +1,7 @@
 //! What a tool family is: a few tools that belong together, and how calls of them run.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -43,6 +44,12 @@ pub trait Family: Send + Sync + 'static {
             name: tool.name.clone(),
             effect: tool.effect,
         }
+    }
+
+    /// The most that a call of `tool` with these arguments can cost, in cents; `None` when nothing bounds it.
+    fn cost(&self, tool: &Tool, arguments: &RawValue) -> Option<u64> {
+        let _ = (tool, arguments);
+        Some(0)
     }
 
     /// Runs a call that the gate has permitted.
@@ -97,6 +104,15 @@ pub struct Call<'a> {
     /// The client at the other end.
     pub client: &'a dyn Client,
     pub cancelled: CancellationToken,
+    /// What the call has cost, in cents, once it is known.
+    pub spent: &'a AtomicU64,
+}
+
+impl Call<'_> {
+    /// Says what the call has cost, in cents: no more than [`Family::cost`].
+    pub fn spent(&self, cents: u64) {
+        self.spent.store(cents, Ordering::Relaxed);
+    }
 }
 
 /// The client of a running call. On the fast lane nothing of this can be used: see [`Tool::interactive`].

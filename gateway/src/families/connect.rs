@@ -77,19 +77,28 @@ impl Site {
         &self.with.usage
     }
 
-    /// The way to `base`, which gets the credential if `is_service`: the service itself, not what describes it.
-    pub(super) fn upstream(&self, base: Url, is_service: bool) -> Result<Arc<Upstream>, Failure> {
+    /// The way to the service itself, with the credential.
+    pub(super) fn upstream(&self, base: Url) -> Result<Arc<Upstream>, Failure> {
+        self.way(base, true, self.spec.max_response_bytes())
+    }
+
+    fn way(
+        &self,
+        base: Url,
+        has_credential: bool,
+        max_response_bytes: usize,
+    ) -> Result<Arc<Upstream>, Failure> {
         let mut settings = UpstreamSettings {
             name: self.id(),
             base,
             allowed_hosts: self.spec.allowed_hosts.clone(),
             ca_bundle: self.ca_bundle.clone(),
             timeout: self.spec.timeout(),
-            max_response_bytes: self.spec.max_response_bytes(),
+            max_response_bytes,
             concurrency: CONCURRENCY,
             credential: None,
         };
-        if let Some(auth) = self.spec.auth.as_ref().filter(|_| is_service) {
+        if let Some(auth) = self.spec.auth.as_ref().filter(|_| has_credential) {
             let spec = credential(auth)?;
             let references = self.with.references.clone();
             let made = self
@@ -99,6 +108,16 @@ impl Site {
             settings.credential = Some(made.map_err(failure)?);
         }
         self.with.outbound.upstream(settings).map_err(failure)
+    }
+
+    /// The way to a document that describes the service, which may be larger than any answer of it.
+    pub(super) fn document(
+        &self,
+        from: Url,
+        has_credential: bool,
+        max_bytes: usize,
+    ) -> Result<Arc<Upstream>, Failure> {
+        self.way(from, has_credential, max_bytes)
     }
 
     /// A text of a ConfigMap in the source's namespace.

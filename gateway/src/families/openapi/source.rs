@@ -1,0 +1,383 @@
+//! A ToolSource with an OpenAPI document: where the document comes from, which tools come of it, and how they are called.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use chandlery_crds::NotedTool;
+use chandlery_crds::conditions::reason;
+use chandlery_crds::fields::ConfigMapKeyRef;
+use futures::future::BoxFuture;
+use http::{Request, StatusCode, header};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::{MAX_BYTES, Operation, Settings, group_name, join, read};
+use crate::connector::{Connector, Failure, Offered, OfferedTool, served_name, visible};
+use crate::families::connect::{Site, failure, url};
+use crate::families::view::{self, Format, View};
+use crate::family::{Call, Family};
+use crate::gate::Permit;
+use crate::outbound::{OutboundError, Repeat, Reply, Upstream};
+use crate::tool::{Effect, Group, Origin, Output, Served, Tool, ToolError};
+use crate::usage::{self, Usage};
+
+/// Bytes of an answer that an agent reads at most; common clients break above that.
+const LONGEST: usize = 1 << 20;
+/// Characters of an error's body that an agent reads.
+const OF_ERROR: usize = 2_000;
+
+/// The connector of an OpenAPI document.
+pub(in crate::families) fn connect(site: Site) -> Result<Arc<dyn Connector>, Failure> {
+    let openapi = site.spec.openapi.clone().unwrap_or_default();
+    let base_url = openapi.base_url.as_deref();
+    let base_url = base_url.map(|text| url(text, "spec.openapi.baseUrl")).transpose()?;
+    let document_url = openapi.url.as_deref();
+    let document_url = document_url.map(|text| url(text, "spec.openapi.url")).transpose()?;
+    let document = match (&document_url, openapi.config_map_key_ref, openapi.inline) {
+        (Some(from), _, _) => {
+            // What describes the service may lie elsewhere; then it is no business of the credential.
+            let is_service = base_url.as_ref().is_none_or(|base| base.origin() == from.origin());
+            Document::At(site.document(from.clone(), is_service, MAX_BYTES)?, from.clone())
+        }
+        (None, Some(reference), _) => Document::In(reference),
+        (None, None, text) => Document::Here(text.unwrap_or_default().into()),
+    };
+    let auth = site.spec.auth.as_ref();
+    let header = auth.and_then(|auth| Some(auth.header.as_ref()?.name.clone()));
+    let query = auth.and_then(|auth| Some(auth.query.as_ref()?.name.clone()));
+    let settings = Settings {
+        base_url,
+        document_url,
+        include: openapi.include,
+        exclude: openapi.exclude,
+        credential_headers: header.into_iter().collect(),
+        credential_queries: query.into_iter().collect(),
+    };
+    Ok(Arc::new(Source { site, settings, document }))
+}
+
+struct Source {
+    site: Site,
+    settings: Settings,
+    document: Document,
+}
+
+/// Where a document lies.
+enum Document {
+    At(Arc<Upstream>, Url),
+    In(ConfigMapKeyRef),
+    Here(Bytes),
+}
+
+impl Connector for Source {
+    fn fetch(&self) -> BoxFuture<'_, Result<Bytes, Failure>> {
+        Box::pin(async move {
+            match &self.document {
+                Document::At(upstream, from) => fetch(upstream, from).await,
+                Document::In(reference) => Ok(self.site.config_map(reference).await?.into()),
+                Document::Here(text) => Ok(text.clone()),
+            }
+        })
+    }
+
+    fn read(&self, answer: &Bytes) -> Result<Offered, Failure> {
+        let invalid = |message: String| Failure::new(reason::DOCUMENT_INVALID, message);
+        let document = read(answer, &self.settings).map_err(|error| invalid(error.to_string()))?;
+        let base = document.base.clone().ok_or_else(|| {
+            invalid("the document names no server: write spec.openapi.baseUrl".to_owned())
+        })?;
+        self.check_origin(&base)?;
+        let mut left_out: Vec<NotedTool> = document
+            .skipped
+            .iter()
+            .map(|skipped| noted(&skipped.operation, "Unreadable", &skipped.message))
+            .collect();
+        if document.cut > 0 {
+            let message = format!("{} more operations were left out: name those you need under spec.openapi.include", document.cut);
+            left_out.push(noted("*", "TooMany", &message));
+        }
+        let tools = document.operations.iter().map(|operation| OfferedTool {
+            tool: self.tool(operation, &document.title),
+            identity: format!(
+                "{} {}",
+                operation.method,
+                join(operation.base.as_ref().unwrap_or(&base), &operation.path)
+            ),
+        });
+        let tools = tools.collect();
+        let upstream = self.site.upstream(base.clone())?;
+        let operations = document.operations.into_iter();
+        let family = Operations {
+            source: self.site.name.clone(),
+            upstream,
+            base,
+            operations: operations.map(|operation| (operation.name.clone(), operation)).collect(),
+            usage: self.site.usage().clone(),
+        };
+        Ok(Offered { tools, left_out, family: Arc::new(family) })
+    }
+}
+
+impl Source {
+    /// A credential goes where a person said, never where a document from somewhere says.
+    fn check_origin(&self, base: &Url) -> Result<(), Failure> {
+        let from = self.settings.document_url.as_ref();
+        let is_chosen = self.settings.base_url.is_some()
+            || from.is_none_or(|from| from.origin() == base.origin());
+        if is_chosen || self.site.spec.auth.is_none() {
+            return Ok(());
+        }
+        let message = format!(
+            "the document says that the service is at {}, elsewhere than the document itself: write spec.openapi.baseUrl, so that the credential goes nowhere unseen",
+            base.origin().ascii_serialization()
+        );
+        Err(Failure::new(reason::BLOCKED, message))
+    }
+
+    fn tool(&self, operation: &Operation, title: &str) -> Tool {
+        let prefix = self.site.prefix();
+        let tag = operation.tags.first().map(String::as_str);
+        let name = group_name(&prefix, tag, operation.risk());
+        let of = match (title, tag) {
+            ("", None) => self.site.name.clone(),
+            ("", Some(tag)) => tag.to_owned(),
+            (title, None) => title.to_owned(),
+            (title, Some(tag)) => format!("{title}, {tag}"),
+        };
+        let does = match operation.effect {
+            Effect::Reads => "what can be read",
+            Effect::Writes { .. } => "what can be added and changed",
+            Effect::Destroys { .. } => "what can be deleted",
+        };
+        Tool {
+            name: served_name(&prefix, &operation.name).into(),
+            title: operation.title.clone().into(),
+            description: operation.description.clone().into(),
+            input_schema: operation.input_schema.clone(),
+            effect: operation.effect,
+            served: Served::Entry,
+            group: Some(Group {
+                title: name.clone().into(),
+                name: name.into(),
+                description: format!("{of}: {does}.").into(),
+                action: operation.name.clone().into(),
+            }),
+            interactive: false,
+            origin: Some(Box::new(Origin {
+                source: self.site.name.clone(),
+                operations: vec![
+                    operation.name.clone(),
+                    format!("{} {}", operation.method, operation.path),
+                ],
+                permission: self.site.spec.permission,
+                is_data: true,
+                output_schema: None,
+            })),
+        }
+    }
+}
+
+fn noted(name: &str, reason: &str, message: &str) -> NotedTool {
+    let cut = |text: &str, longest| visible(text).chars().take(longest).collect();
+    NotedTool {
+        name: cut(name, 256),
+        reason: reason.to_owned(),
+        message: cut(message, 1024),
+    }
+}
+
+async fn fetch(upstream: &Upstream, from: &Url) -> Result<Bytes, Failure> {
+    let request = Request::get(from.as_str())
+        .header(header::ACCEPT, "application/json, application/yaml;q=0.9, */*;q=0.5")
+        .body(Bytes::new())
+        .map_err(|error| Failure::new(reason::BLOCKED, error.to_string()))?;
+    let reply = upstream.fetch(request, Repeat::Idempotent).await.map_err(failure)?;
+    match reply.status {
+        status if status.is_success() => Ok(reply.body),
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Failure::new(
+            reason::CREDENTIAL_REFUSED,
+            format!("the document cannot be had: {}; look at spec.auth", reply.status),
+        )),
+        status => Err(Failure::new(
+            reason::UNREACHABLE,
+            format!("the document cannot be had: {status}"),
+        )),
+    }
+}
+
+/// The operations of one revision of a document.
+struct Operations {
+    /// Name of the ToolSource.
+    source: String,
+    upstream: Arc<Upstream>,
+    base: Url,
+    operations: HashMap<String, Operation>,
+    usage: Usage,
+}
+
+impl Family for Operations {
+    fn tools(&self) -> Vec<Tool> {
+        Vec::new()
+    }
+
+    fn cost(&self, tool: &Tool, arguments: &RawValue) -> Option<u64> {
+        match self.find(tool) {
+            Some(operation) => operation.cost_cap(arguments),
+            None => Some(0),
+        }
+    }
+
+    fn call<'a>(
+        &'a self,
+        permit: &'a Permit<'a>,
+        call: Call<'a>,
+    ) -> BoxFuture<'a, Result<Output, ToolError>> {
+        Box::pin(async move {
+            let operation = self.find(permit.tool()).ok_or_else(|| {
+                ToolError::unavailable("the source does not offer this any more; list the tools again")
+            })?;
+            let (view, arguments) = Self::viewed(operation, call.arguments)?;
+            let request = operation.request(&arguments)?;
+            let target = join(operation.base.as_ref().unwrap_or(&self.base), &request.path_and_query);
+            let mut sent = Request::builder().method(request.method).uri(target.as_str());
+            if let Some(headers) = sent.headers_mut() {
+                headers.extend(request.headers);
+                if let Some(content_type) = request.content_type {
+                    headers.insert(header::CONTENT_TYPE, content_type);
+                }
+            }
+            let size = request.body.len();
+            let sent = sent
+                .body(request.body)
+                .map_err(|_| ToolError::arguments("the arguments make no URL that can be sent"))?;
+            let reply = self.upstream.fetch(sent, repeat(operation)).await;
+            self.take_down(permit, operation, &arguments, size, &reply, &call);
+            answered(reply.map_err(unanswered)?, &view)
+        })
+    }
+}
+
+impl Operations {
+    fn find(&self, tool: &Tool) -> Option<&Operation> {
+        self.operations.get(tool.origin.as_ref()?.operation())
+    }
+
+    /// How the answer is to look, and the operation's own arguments. Only a grouped list says how; else it is given as it
+    /// comes (R-C-205).
+    fn viewed(
+        operation: &Operation,
+        arguments: &RawValue,
+    ) -> Result<(View, Box<RawValue>), ToolError> {
+        let as_it_is = View { format: Format::Raw, ..View::default() };
+        let own = operation.input_schema.get("properties").and_then(Value::as_object);
+        let names: Vec<String> = view::arguments()
+            .into_iter()
+            .map(|(name, _)| name)
+            .filter(|name| own.is_none_or(|own| !own.contains_key(name)))
+            .collect();
+        let text = arguments.get();
+        if !names.iter().any(|name| text.contains(name.as_str())) {
+            return Ok((as_it_is, arguments.to_owned()));
+        }
+        let mut given: BTreeMap<String, &RawValue> = serde_json::from_str(text)
+            .map_err(|_| ToolError::arguments("the arguments must be an object"))?;
+        let mut about = Map::new();
+        for name in names {
+            if let Some(value) = given.remove(&name) {
+                let value = serde_json::from_str(value.get()).unwrap_or_default();
+                about.insert(name, value);
+            }
+        }
+        let view = if about.is_empty() { as_it_is } else { View::take(&mut about)? };
+        let own = to_raw_value(&given)
+            .map_err(|_| ToolError::arguments("the arguments cannot be read"))?;
+        Ok((view, own))
+    }
+
+    fn take_down(
+        &self,
+        permit: &Permit<'_>,
+        operation: &Operation,
+        arguments: &RawValue,
+        size: usize,
+        reply: &Result<Reply, OutboundError>,
+        call: &Call<'_>,
+    ) {
+        let answer = reply.as_ref().ok();
+        let cost = match answer {
+            Some(answer) if answer.status.is_success() => {
+                operation.cost(arguments, records(operation, &answer.body))
+            }
+            _ => 0,
+        };
+        call.spent(cost);
+        let cost = i64::try_from(cost).unwrap_or(i64::MAX);
+        self.usage.record(usage::Call {
+            at: permit.now(),
+            agent: permit.agent().clone(),
+            tool: permit.tool().name.to_string(),
+            provider: self.source.clone(),
+            method: operation.method.to_string(),
+            path: operation.path.clone(),
+            status: answer.map(|answer| answer.status.as_u16()),
+            outcome: match reply {
+                Ok(answer) if answer.status.is_success() => "done",
+                Ok(_) => "failed",
+                Err(error) => error.kind(),
+            },
+            latency: answer.map_or_else(Default::default, |answer| answer.took),
+            cost_cents: cost,
+            request_bytes: size,
+            response_bytes: answer.map_or(0, |answer| answer.body.len()),
+        });
+    }
+}
+
+fn repeat(operation: &Operation) -> Repeat {
+    match operation.effect {
+        Effect::Reads
+        | Effect::Writes { idempotent: true }
+        | Effect::Destroys { idempotent: true } => Repeat::Idempotent,
+        Effect::Writes { idempotent: false } | Effect::Destroys { idempotent: false } => Repeat::Never,
+    }
+}
+
+/// How many records the answer holds, where the document says where they are.
+fn records(operation: &Operation, body: &[u8]) -> Option<u64> {
+    let pointer = operation.cost.as_ref()?.records.as_deref()?;
+    let answer: Value = serde_json::from_slice(body).ok()?;
+    let count = answer.pointer(pointer)?.as_array()?.len();
+    u64::try_from(count).ok()
+}
+
+fn answered(reply: Reply, view: &View) -> Result<Output, ToolError> {
+    let content_type = reply.headers.get(header::CONTENT_TYPE);
+    let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let status = reply.status;
+    if status.is_success() {
+        if reply.body.is_empty() {
+            return Ok(Output::Text(format!("done: {status}, without a body")));
+        }
+        return view::render(view, content_type, &reply.body, LONGEST);
+    }
+    let said = String::from_utf8_lossy(&reply.body);
+    let said: String = visible(said.trim()).chars().take(OF_ERROR).collect();
+    let message = match said.as_str() {
+        "" => format!("the service answered {status}"),
+        said => format!("the service answered {status}: {said}"),
+    };
+    Err(match status {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => ToolError::unavailable(message),
+        status if status.is_client_error() => ToolError::refused(message),
+        _ => ToolError::unavailable(message),
+    })
+}
+
+fn unanswered(error: OutboundError) -> ToolError {
+    match error {
+        OutboundError::Blocked(_) | OutboundError::Credential(_) => ToolError::refused(error.to_string()),
+        _ => ToolError::unavailable(error.to_string()),
+    }
+}
