@@ -62,29 +62,35 @@ pub(super) fn run(command: Command) -> ExitCode {
 }
 
 fn list(args: &ListArgs) -> ExitCode {
-    rows(&args.gateway, "/sources", args.output, "no grant names a ToolSource", |row| {
-        let mut line = format!(
-            "{}  revision {}  {} tools",
-            text(&row["id"]),
-            row["revision"].as_str().unwrap_or("none"),
-            row["served"]
-        );
-        for (field, word) in [("withheld", "withheld"), ("left_out", "left out")] {
-            if row[field].as_i64().is_some_and(|count| count > 0) {
-                line.push_str(&format!(", {} {word}", row[field]));
+    rows(
+        &args.gateway,
+        "/sources",
+        args.output,
+        "no grant names a ToolSource",
+        |row| {
+            let mut line = format!(
+                "{}  revision {}  {} tools",
+                text(&row["id"]),
+                row["revision"].as_str().unwrap_or("none"),
+                row["served"]
+            );
+            for (field, word) in [("withheld", "withheld"), ("left_out", "left out")] {
+                if row[field].as_i64().is_some_and(|count| count > 0) {
+                    line.push_str(&format!(", {} {word}", row[field]));
+                }
             }
-        }
-        match row["age_seconds"].as_i64() {
-            Some(age) => line.push_str(&format!("  asked {} ago", span(age))),
-            None => line.push_str("  never answered"),
-        }
-        if row["failure"].is_object() {
-            let failure = &row["failure"];
-            let (reason, message) = (text(&failure["reason"]), text(&failure["message"]));
-            line.push_str(&format!("  {reason}: {message}"));
-        }
-        line
-    })
+            match row["age_seconds"].as_i64() {
+                Some(age) => line.push_str(&format!("  asked {} ago", span(age))),
+                None => line.push_str("  never answered"),
+            }
+            if row["failure"].is_object() {
+                let failure = &row["failure"];
+                let (reason, message) = (text(&failure["reason"]), text(&failure["message"]));
+                line.push_str(&format!("  {reason}: {message}"));
+            }
+            line
+        },
+    )
 }
 
 fn diff(args: &DiffArgs) -> ExitCode {
@@ -92,7 +98,10 @@ fn diff(args: &DiffArgs) -> ExitCode {
         true => args.source.clone(),
         false => format!("default.{}", args.source),
     };
-    let answer = match args.gateway.ask(Method::GET, &format!("/sources/{id}/diff"), None) {
+    let answer = match args
+        .gateway
+        .ask(Method::GET, &format!("/sources/{id}/diff"), None)
+    {
         Ok(answer) => answer,
         Err(why) => return fail(why),
     };
@@ -114,7 +123,11 @@ fn told(answer: &Value) -> String {
         answer["approved_revision"].as_str().unwrap_or("none")
     )];
     for change in changes {
-        lines.push(format!("\n{} {}", text(&change["kind"]), text(&change["name"])));
+        lines.push(format!(
+            "\n{} {}",
+            text(&change["kind"]),
+            text(&change["name"])
+        ));
         let (before, after) = (&change["before"], &change["after"]);
         for field in ["identity", "description", "input_schema", "output_schema"] {
             if before[field] == after[field] {
@@ -125,7 +138,9 @@ fn told(answer: &Value) -> String {
                 if value.is_null() || *value == "" {
                     continue;
                 }
-                let value = value.as_str().map_or_else(|| format!("{value:#}"), str::to_owned);
+                let value = value
+                    .as_str()
+                    .map_or_else(|| format!("{value:#}"), str::to_owned);
                 let value = value.lines().map(|line| format!("  {sign} {line}"));
                 lines.push(format!("  {field}:"));
                 lines.extend(value);
@@ -145,22 +160,28 @@ pub(super) fn usage(args: &UsageArgs) -> ExitCode {
             path.push_str(&format!("&{name}={value}"));
         }
     }
-    rows(&args.gateway, &path, args.output, "nothing went to a ToolSource", |row| {
-        let status = match row["status"].as_i64() {
-            Some(status) => status.to_string(),
-            None => text(&row["outcome"]).to_owned(),
-        };
-        format!(
-            "{}  {}  {}  {} {}  {status}  {} ms  {} cents",
-            text(&row["at"]),
-            text(&row["agent"]),
-            text(&row["tool"]),
-            text(&row["method"]),
-            text(&row["path"]),
-            row["latency_us"].as_i64().unwrap_or_default() / 1000,
-            row["cost_cents"]
-        )
-    })
+    rows(
+        &args.gateway,
+        &path,
+        args.output,
+        "nothing went to a ToolSource",
+        |row| {
+            let status = match row["status"].as_i64() {
+                Some(status) => status.to_string(),
+                None => text(&row["outcome"]).to_owned(),
+            };
+            format!(
+                "{}  {}  {}  {} {}  {status}  {} ms  {} cents",
+                text(&row["at"]),
+                text(&row["agent"]),
+                text(&row["tool"]),
+                text(&row["method"]),
+                text(&row["path"]),
+                row["latency_us"].as_i64().unwrap_or_default() / 1000,
+                row["cost_cents"]
+            )
+        },
+    )
 }
 
 /// Prints the rows of a list, a line each; `none` says that there are none.

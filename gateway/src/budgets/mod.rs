@@ -11,23 +11,25 @@ use dashmap::DashMap;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 
-use self::store::Limit;
-use crate::directory::ToolGrant;
+use self::store::Wanted;
+use crate::directory::{Limit, Per, ToolGrant, Unit};
 use crate::gate::{Passed, Rights};
 use crate::store::{Store, StoreError};
 
 /// How many slices a limit has, so that few calls wait for the store and little is lost.
 const SLICES: i64 = 32;
-/// Calls of the largest slice.
+/// Calls, or cents, of the largest slice.
 const LARGEST: i64 = 256;
 /// Windows that are remembered before those that have passed are forgotten.
 const WINDOWS: usize = 4096;
 
 pub struct Budgets {
     store: Store,
-    /// By the grant's UID and `minute` or `day`.
-    windows: DashMap<(String, &'static str), Arc<Window>>,
+    /// By the grant's UID and what the limit counts.
+    windows: DashMap<Key, Arc<Window>>,
 }
+
+type Key = (String, Per, Unit);
 
 #[derive(Default)]
 struct Window {
@@ -42,7 +44,8 @@ struct State {
     /// Of the grant: another limit is asked for anew.
     generation: i64,
     left: i64,
-    used_up: bool,
+    /// The least that was asked for and that there was no room for.
+    refused: Option<i64>,
 }
 
 impl Budgets {
@@ -53,11 +56,17 @@ impl Budgets {
         }
     }
 
-    /// Makes sure that a call under any of the rights' grants can be answered for without the store.
-    pub async fn prepare(&self, rights: &Rights, now: Timestamp) -> Result<(), StoreError> {
+    /// Makes sure that a call under any of the rights' grants can be answered for without the store. It costs `cents` at
+    /// most.
+    pub async fn prepare(
+        &self,
+        rights: &Rights,
+        cents: i64,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
         for grant in rights.grants.iter().filter(|grant| grant.is_live(now)) {
-            for (most, per) in grant.limits() {
-                self.fill(grant, per, most, now).await?;
+            for limit in grant.limits() {
+                self.fill(grant, limit, amount(limit, cents), now).await?;
             }
         }
         Ok(())
@@ -66,65 +75,87 @@ impl Budgets {
     async fn fill(
         &self,
         grant: &ToolGrant,
-        per: &'static str,
-        most: i64,
+        limit: Limit,
+        amount: i64,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let window = self.window(grant, per);
-        let starts_at = start_of(per, now);
-        if window.is_settled(grant, starts_at) {
+        let window = self.window(grant, limit);
+        let starts_at = start_of(limit.per, now);
+        if window.is_settled(grant, amount, starts_at) {
             return Ok(());
         }
         let _one = window.drawing.lock().await;
-        if window.is_settled(grant, starts_at) {
+        if window.is_settled(grant, amount, starts_at) {
             return Ok(());
         }
         let scope = self.store.scope(&grant.workspace).await?;
-        let limit = Limit {
+        let wanted = Wanted {
             grant_uid: grant.uid.clone(),
-            per,
+            per: word(limit),
             starts_at,
-            most,
+            most: limit.most,
         };
-        let slice = (most / SLICES).clamp(1, LARGEST);
-        let drawn = store::draw(&self.store, scope, limit, slice).await?;
-        *window.state.lock() = State {
+        let slice = (limit.most / SLICES).clamp(1, LARGEST);
+        let drawn = store::draw(&self.store, scope, wanted, slice, amount).await?;
+        let mut state = window.state.lock();
+        let left = if state.starts_at == starts_at {
+            state.left
+        } else {
+            0
+        };
+        *state = State {
             starts_at,
             generation: grant.generation,
-            left: drawn,
-            used_up: drawn == 0,
+            left: left + drawn,
+            refused: (drawn == 0).then_some(amount),
         };
         Ok(())
     }
 
-    /// Until when `grant` is used up; `None` while there is room.
-    pub fn used_up(&self, grant: &ToolGrant, now: Timestamp) -> Option<Timestamp> {
-        let limits = grant.limits().filter_map(|(_, per)| {
-            let state = *self.window(grant, per).state.lock();
-            let has_room = state.starts_at == start_of(per, now) && state.left > 0;
-            (!has_room).then(|| end_of(per, now))
+    /// Until when `grant` has no room for a call that costs `cents` at most; `None` while there is room.
+    pub fn used_up(&self, grant: &ToolGrant, cents: i64, now: Timestamp) -> Option<Timestamp> {
+        let limits = grant.limits().filter_map(|limit| {
+            let state = *self.window(grant, limit).state.lock();
+            let has_room =
+                state.starts_at == start_of(limit.per, now) && state.left >= amount(limit, cents);
+            (!has_room).then(|| end_of(limit.per, now))
         });
         limits.max()
     }
 
-    /// Spends one call of every grant's limits, or nothing when one has no room left.
-    pub fn spend(&self, passed: &Passed<'_>, now: Timestamp) -> bool {
-        let mut spent: Vec<Arc<Window>> = Vec::new();
+    /// Spends one call that costs `cents` at most of every grant's limits, or nothing when one has no room left.
+    pub fn spend(&self, passed: &Passed<'_>, cents: i64, now: Timestamp) -> bool {
+        let mut spent: Vec<(Arc<Window>, i64)> = Vec::new();
         for grant in &passed.0 {
-            for (_, per) in grant.limits() {
-                let window = self.window(grant, per);
-                if !window.take(start_of(per, now)) {
-                    spent.iter().for_each(|window| window.give_back());
+            for limit in grant.limits() {
+                let window = self.window(grant, limit);
+                let amount = amount(limit, cents);
+                if !window.take(start_of(limit.per, now), amount) {
+                    for (window, amount) in spent {
+                        window.give_back(amount);
+                    }
                     return false;
                 }
-                spent.push(window);
+                spent.push((window, amount));
             }
         }
         true
     }
 
-    fn window(&self, grant: &ToolGrant, per: &'static str) -> Arc<Window> {
-        let key = (grant.uid.clone(), per);
+    /// Takes back what a call was thought to cost and did not.
+    pub fn refund(&self, passed: &Passed<'_>, cents: i64, now: Timestamp) {
+        for grant in &passed.0 {
+            for limit in grant.limits().filter(|limit| limit.unit == Unit::Cents) {
+                let window = self.window(grant, limit);
+                if window.state.lock().starts_at == start_of(limit.per, now) {
+                    window.give_back(cents);
+                }
+            }
+        }
+    }
+
+    fn window(&self, grant: &ToolGrant, limit: Limit) -> Arc<Window> {
+        let key = (grant.uid.clone(), limit.per, limit.unit);
         if let Some(window) = self.windows.get(&key) {
             return window.clone();
         }
@@ -139,41 +170,62 @@ impl Budgets {
 }
 
 impl Window {
-    /// Whether nothing has to be drawn for a call in the window that starts at `starts_at`.
-    fn is_settled(&self, grant: &ToolGrant, starts_at: i64) -> bool {
+    /// Whether nothing has to be drawn for a call of `amount` in the window that starts at `starts_at`.
+    fn is_settled(&self, grant: &ToolGrant, amount: i64, starts_at: i64) -> bool {
         let state = *self.state.lock();
+        let is_refused = state.refused.is_some_and(|refused| refused <= amount);
         state.starts_at == starts_at
-            && (state.left > 0 || state.used_up && state.generation == grant.generation)
+            && (state.left >= amount || is_refused && state.generation == grant.generation)
     }
 
-    fn take(&self, starts_at: i64) -> bool {
+    fn take(&self, starts_at: i64, amount: i64) -> bool {
         let mut state = self.state.lock();
-        let has_room = state.starts_at == starts_at && state.left > 0;
+        let has_room = state.starts_at == starts_at && state.left >= amount;
         if has_room {
-            state.left -= 1;
+            state.left -= amount;
         }
         has_room
     }
 
-    fn give_back(&self) {
-        self.state.lock().left += 1;
+    fn give_back(&self, amount: i64) {
+        self.state.lock().left += amount;
+    }
+}
+
+/// What one call takes of a limit.
+fn amount(limit: Limit, cents: i64) -> i64 {
+    match limit.unit {
+        Unit::Calls => 1,
+        Unit::Cents => cents,
+    }
+}
+
+/// What the store calls a limit.
+fn word(limit: Limit) -> &'static str {
+    match (limit.per, limit.unit) {
+        (Per::Minute, _) => "minute",
+        (Per::Day, Unit::Calls) => "day",
+        (Per::Day, Unit::Cents) => "cents",
     }
 }
 
 const MINUTE: i64 = 60_000;
 const DAY: i64 = 24 * 60 * MINUTE;
 
-fn length_of(per: &str) -> i64 {
-    if per == "minute" { MINUTE } else { DAY }
+fn length_of(per: Per) -> i64 {
+    match per {
+        Per::Minute => MINUTE,
+        Per::Day => DAY,
+    }
 }
 
 /// Windows are those of the clock, in UTC.
-fn start_of(per: &str, now: Timestamp) -> i64 {
+fn start_of(per: Per, now: Timestamp) -> i64 {
     let now = now.as_millisecond();
     now - now.rem_euclid(length_of(per))
 }
 
-fn end_of(per: &str, now: Timestamp) -> Timestamp {
+fn end_of(per: Per, now: Timestamp) -> Timestamp {
     let end = start_of(per, now) + length_of(per);
     Timestamp::from_millisecond(end).unwrap_or(Timestamp::MAX)
 }

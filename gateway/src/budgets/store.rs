@@ -6,7 +6,7 @@ use crate::store::{Scope, Store, StoreError, while_doing};
 
 /// A limit of one grant, in one window.
 #[derive(Clone)]
-pub(super) struct Limit {
+pub(super) struct Wanted {
     pub(super) grant_uid: String,
     pub(super) per: &'static str,
     /// Start of the window, Unix milliseconds.
@@ -14,18 +14,19 @@ pub(super) struct Limit {
     pub(super) most: i64,
 }
 
-/// Draws up to `slice` calls from what is left in the window; 0 when nothing is.
+/// Draws a slice from what is left in the window, or else just the `least` that will do; 0 when that is not left either.
 pub(super) async fn draw(
     store: &Store,
     scope: Scope,
-    limit: Limit,
+    limit: Wanted,
     slice: i64,
+    least: i64,
 ) -> Result<i64, StoreError> {
     store
         .write(move |tx| {
             Box::pin(async move {
-                // A whole slice, or else a single call.
-                for wanted in [slice, 1] {
+                let some = [slice.max(least), least].into_iter();
+                for wanted in some.filter(|wanted| *wanted <= limit.most) {
                     let sql = "insert into budget as kept (workspace, grant_uid, per, starts_at, used)
                                values ($1, $2, $3, $4, $5)
                                on conflict (workspace, grant_uid, per) do update set

@@ -2,11 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::LazyLock;
 
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
+use crate::families::view;
 use crate::tool::{Effect, Served, Tool, ToolError};
+
+static MARKDOWN: LazyLock<Box<RawValue>> =
+    LazyLock::new(|| RawValue::from_string("\"markdown\"".to_owned()).expect("a string is JSON"));
 
 /// The argument that picks the operation.
 const ACTION: &str = "action";
@@ -80,6 +85,11 @@ fn schema(operations: &[&Tool]) -> Map<String, Value> {
         }
         properties.insert(name.clone(), merged);
     }
+    if operations.iter().any(|tool| is_data(tool)) {
+        for (name, schema) in view::arguments() {
+            properties.entry(name).or_insert(schema);
+        }
+    }
     let is_closed = operations
         .iter()
         .all(|tool| tool.input_schema.get("additionalProperties") == Some(&Value::Bool(false)));
@@ -91,6 +101,11 @@ fn schema(operations: &[&Tool]) -> Map<String, Value> {
         schema.insert("additionalProperties".to_owned(), false.into());
     }
     schema
+}
+
+/// Whether the caller chooses how answers look (R-C-203).
+fn is_data(tool: &Tool) -> bool {
+    tool.origin.as_ref().is_some_and(|origin| origin.is_data)
 }
 
 fn action(tool: &Tool) -> &str {
@@ -147,6 +162,12 @@ pub(super) fn pick(
         let knows = |tool: &&Tool| properties_of(tool).any(|(name, _)| name == argument);
         knows(&operations[at]) || !operations.iter().any(knows)
     });
+    if is_data(operations[at]) {
+        // R-C-204: compact, unless asked otherwise.
+        arguments
+            .entry(view::FORMAT.to_owned())
+            .or_insert(&MARKDOWN);
+    }
     serde_json::value::to_raw_value(&arguments)
         .map(|own| (at, own))
         .map_err(|_| ToolError::arguments(format!("{name}: the arguments cannot be read")))

@@ -25,6 +25,41 @@ pub struct ToolGrant {
     pub flaw: Option<String>,
 }
 
+/// How much a grant is good for, in a minute or a day of the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Limit {
+    pub most: i64,
+    pub per: Per,
+    pub unit: Unit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Per {
+    Minute,
+    Day,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Unit {
+    Calls,
+    /// What calls cost.
+    Cents,
+}
+
+impl std::fmt::Display for Limit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let unit = match self.unit {
+            Unit::Calls => "calls",
+            Unit::Cents => "cents",
+        };
+        let per = match self.per {
+            Per::Minute => "minute",
+            Per::Day => "day",
+        };
+        write!(f, "{} {unit} per {per}", self.most)
+    }
+}
+
 /// One constraint.
 #[derive(Debug)]
 pub struct Rule {
@@ -95,13 +130,17 @@ impl ToolGrant {
         self.not_before.into_iter().chain(self.expires_at)
     }
 
-    /// How many calls per `minute` and `day` the grant is good for.
-    pub fn limits(&self) -> impl Iterator<Item = (i64, &'static str)> {
+    /// What the grant is good for in a minute and in a day.
+    pub fn limits(&self) -> impl Iterator<Item = Limit> + use<> {
         let limits = self.spec.limits.clone().unwrap_or_default();
-        let minute = limits.calls_per_minute.map(|count| (count, "minute"));
-        minute
-            .into_iter()
-            .chain(limits.calls_per_day.map(|count| (count, "day")))
+        let limit = |most: Option<i64>, per, unit| most.map(|most| Limit { most, per, unit });
+        [
+            limit(limits.calls_per_minute, Per::Minute, Unit::Calls),
+            limit(limits.calls_per_day, Per::Day, Unit::Calls),
+            limit(limits.cost_cents_per_day, Per::Day, Unit::Cents),
+        ]
+        .into_iter()
+        .flatten()
     }
 
     /// Whether the grant is about an agent of its Workspace.

@@ -18,7 +18,7 @@ use chandlery_crds::{AgentSpec, ToolSourceSpec, WorkspaceSpec};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-pub use self::grant::{Rule, ToolGrant};
+pub use self::grant::{Limit, Per, Rule, ToolGrant, Unit};
 pub use self::people::Person;
 pub use self::references::{
     ALLOWED_HOSTS_ANNOTATION, ReferenceError, References, Referent, Secret,

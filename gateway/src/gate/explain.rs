@@ -129,11 +129,8 @@ fn grants<'a>(
             );
             steps.push(step("rule", true, says));
         }
-        for (count, per) in grant.limits() {
-            let says = format!(
-                "ToolGrant {} is good for {count} calls per {per}",
-                grant.name
-            );
+        for limit in grant.limits() {
+            let says = format!("ToolGrant {} is good for {limit}", grant.name);
             steps.push(step("limit", true, says));
         }
     }

@@ -4,6 +4,7 @@ mod approval;
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -336,14 +337,15 @@ impl Pipeline {
         arguments: &'a RawValue,
         now: Timestamp,
     ) -> Result<Decision<'a>, ToolError> {
-        self.budgets.prepare(&entry.rights, now).await?;
+        let cents = most_cents(entry, arguments);
+        self.budgets.prepare(&entry.rights, cents, now).await?;
         Ok(gate::decide(&Question {
             agent,
             tool: &entry.tool,
             rights: &entry.rights,
             arguments: arguments.get(),
             now,
-            used_up: &|grant| self.budgets.used_up(grant, now),
+            used_up: &|grant| self.budgets.used_up(grant, cents, now),
         }))
     }
 
@@ -356,7 +358,8 @@ impl Pipeline {
         passed: Passed<'_>,
         record: &mut Record,
     ) -> Result<Output, ToolError> {
-        if !self.budgets.spend(&passed, permit.now()) {
+        let cents = most_cents(entry, &request.arguments);
+        if !self.budgets.spend(&passed, cents, permit.now()) {
             // Others have spent the slice meanwhile.
             record.decided("limit");
             return Err(ToolError::refused(format!(
@@ -369,9 +372,23 @@ impl Pipeline {
             worker: request.worker.as_deref(),
             client: request.client.as_ref(),
             cancelled: request.cancelled.clone(),
+            spent: &AtomicU64::new(0),
         };
-        entry.family.call(&permit, call).await
+        let spent = call.spent;
+        let result = entry.family.call(&permit, call).await;
+        let spent = i64::try_from(spent.load(Ordering::Relaxed)).unwrap_or(i64::MAX);
+        if cents > spent {
+            self.budgets.refund(&passed, cents - spent, permit.now());
+        }
+        result
     }
+}
+
+/// The most that a call can cost, in cents; more than any grant allows when nothing bounds it.
+fn most_cents(entry: &Entry, arguments: &RawValue) -> i64 {
+    let cost = entry.family.cost(&entry.tool, arguments);
+    cost.and_then(|cents| i64::try_from(cents).ok())
+        .unwrap_or(i64::MAX)
 }
 
 /// What a call is about.

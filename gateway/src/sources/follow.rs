@@ -51,11 +51,11 @@ impl Followed {
             pause = (pause * 2).min(self.source.spec.refresh_every());
         };
         let mut served = None;
-        self.restore(&*connector, &mut served).await;
+        self.restore(&connector, &mut served).await;
         let mut pause = FIRST_PAUSE;
         loop {
             let every = self.source.spec.refresh_every();
-            let next = match self.ask(&*connector, &mut served).await {
+            let next = match self.ask(&connector, &mut served).await {
                 Ok(()) => {
                     pause = FIRST_PAUSE;
                     every
@@ -77,7 +77,7 @@ impl Followed {
     }
 
     /// Serves what the source said the last time that any replica asked it.
-    async fn restore(&self, connector: &dyn Connector, served: &mut Option<Bytes>) {
+    async fn restore(&self, connector: &Arc<dyn Connector>, served: &mut Option<Bytes>) {
         let uid = &self.source.uid;
         let known = match store::last(&self.parts.store, uid).await {
             Ok(Some(known)) => known,
@@ -87,13 +87,12 @@ impl Followed {
                 return;
             }
         };
-        let (Ok(offered), Ok(approved)) = (
-            connector.read(&known.answer),
+        let (Ok((offered, hidden)), Ok(approved)) = (
+            read(connector, &known.answer).await,
             store::approved(&self.parts.store, uid).await,
         ) else {
             return;
         };
-        let (offered, hidden) = tidy(offered);
         let answered_at = Timestamp::from_millisecond(known.answered_at).ok();
         self.serve(offered, hidden, approved, answered_at);
         *served = Some(known.answer);
@@ -102,7 +101,7 @@ impl Followed {
     /// Asks once, and serves what comes of it.
     async fn ask(
         &self,
-        connector: &dyn Connector,
+        connector: &Arc<dyn Connector>,
         served: &mut Option<Bytes>,
     ) -> Result<(), Failure> {
         let answer = timeout(PATIENCE, connector.fetch())
@@ -113,7 +112,7 @@ impl Followed {
                     "the source did not say within a minute what it offers",
                 ))
             })?;
-        let (offered, hidden) = tidy(connector.read(&answer)?);
+        let (offered, hidden) = read(connector, &answer).await?;
         let tools = pins::shown(&offered.tools);
         let revision = pins::revision(&tools);
         let approve = self.source.spec.pinning().approved_revision;
@@ -252,6 +251,21 @@ impl Followed {
         let _ = getrandom::fill(&mut random);
         pause + pause.mul_f64(f64::from(random[0]) / 2550.0)
     }
+}
+
+/// What an answer offers, tidied up. A long document takes a while.
+async fn read(
+    connector: &Arc<dyn Connector>,
+    answer: &Bytes,
+) -> Result<(Offered, Vec<NotedTool>), Failure> {
+    let (connector, answer) = (connector.clone(), answer.clone());
+    let read = tokio::task::spawn_blocking(move || connector.read(&answer).map(tidy));
+    read.await.unwrap_or_else(|_| {
+        Err(Failure::new(
+            reason::DOCUMENT_INVALID,
+            "what the source offers could not be read",
+        ))
+    })
 }
 
 /// What is offered without hidden characters, and no more than there is room for; with what there is to say of that.

@@ -32,14 +32,23 @@ const OF_ERROR: usize = 2_000;
 pub(in crate::families) fn connect(site: Site) -> Result<Arc<dyn Connector>, Failure> {
     let openapi = site.spec.openapi.clone().unwrap_or_default();
     let base_url = openapi.base_url.as_deref();
-    let base_url = base_url.map(|text| url(text, "spec.openapi.baseUrl")).transpose()?;
+    let base_url = base_url
+        .map(|text| url(text, "spec.openapi.baseUrl"))
+        .transpose()?;
     let document_url = openapi.url.as_deref();
-    let document_url = document_url.map(|text| url(text, "spec.openapi.url")).transpose()?;
+    let document_url = document_url
+        .map(|text| url(text, "spec.openapi.url"))
+        .transpose()?;
     let document = match (&document_url, openapi.config_map_key_ref, openapi.inline) {
         (Some(from), _, _) => {
             // What describes the service may lie elsewhere; then it is no business of the credential.
-            let is_service = base_url.as_ref().is_none_or(|base| base.origin() == from.origin());
-            Document::At(site.document(from.clone(), is_service, MAX_BYTES)?, from.clone())
+            let is_service = base_url
+                .as_ref()
+                .is_none_or(|base| base.origin() == from.origin());
+            Document::At(
+                site.document(from.clone(), is_service, MAX_BYTES)?,
+                from.clone(),
+            )
         }
         (None, Some(reference), _) => Document::In(reference),
         (None, None, text) => Document::Here(text.unwrap_or_default().into()),
@@ -55,7 +64,11 @@ pub(in crate::families) fn connect(site: Site) -> Result<Arc<dyn Connector>, Fai
         credential_headers: header.into_iter().collect(),
         credential_queries: query.into_iter().collect(),
     };
-    Ok(Arc::new(Source { site, settings, document }))
+    Ok(Arc::new(Source {
+        site,
+        settings,
+        document,
+    }))
 }
 
 struct Source {
@@ -95,7 +108,10 @@ impl Connector for Source {
             .map(|skipped| noted(&skipped.operation, "Unreadable", &skipped.message))
             .collect();
         if document.cut > 0 {
-            let message = format!("{} more operations were left out: name those you need under spec.openapi.include", document.cut);
+            let message = format!(
+                "{} more operations were left out: name those you need under spec.openapi.include",
+                document.cut
+            );
             left_out.push(noted("*", "TooMany", &message));
         }
         let tools = document.operations.iter().map(|operation| OfferedTool {
@@ -113,10 +129,16 @@ impl Connector for Source {
             source: self.site.name.clone(),
             upstream,
             base,
-            operations: operations.map(|operation| (operation.name.clone(), operation)).collect(),
+            operations: operations
+                .map(|operation| (operation.name.clone(), operation))
+                .collect(),
             usage: self.site.usage().clone(),
         };
-        Ok(Offered { tools, left_out, family: Arc::new(family) })
+        Ok(Offered {
+            tools,
+            left_out,
+            family: Arc::new(family),
+        })
     }
 }
 
@@ -190,15 +212,24 @@ fn noted(name: &str, reason: &str, message: &str) -> NotedTool {
 
 async fn fetch(upstream: &Upstream, from: &Url) -> Result<Bytes, Failure> {
     let request = Request::get(from.as_str())
-        .header(header::ACCEPT, "application/json, application/yaml;q=0.9, */*;q=0.5")
+        .header(
+            header::ACCEPT,
+            "application/json, application/yaml;q=0.9, */*;q=0.5",
+        )
         .body(Bytes::new())
         .map_err(|error| Failure::new(reason::BLOCKED, error.to_string()))?;
-    let reply = upstream.fetch(request, Repeat::Idempotent).await.map_err(failure)?;
+    let reply = upstream
+        .fetch(request, Repeat::Idempotent)
+        .await
+        .map_err(failure)?;
     match reply.status {
         status if status.is_success() => Ok(reply.body),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Failure::new(
             reason::CREDENTIAL_REFUSED,
-            format!("the document cannot be had: {}; look at spec.auth", reply.status),
+            format!(
+                "the document cannot be had: {}; look at spec.auth",
+                reply.status
+            ),
         )),
         status => Err(Failure::new(
             reason::UNREACHABLE,
@@ -236,12 +267,19 @@ impl Family for Operations {
     ) -> BoxFuture<'a, Result<Output, ToolError>> {
         Box::pin(async move {
             let operation = self.find(permit.tool()).ok_or_else(|| {
-                ToolError::unavailable("the source does not offer this any more; list the tools again")
+                ToolError::unavailable(
+                    "the source does not offer this any more; list the tools again",
+                )
             })?;
             let (view, arguments) = Self::viewed(operation, call.arguments)?;
             let request = operation.request(&arguments)?;
-            let target = join(operation.base.as_ref().unwrap_or(&self.base), &request.path_and_query);
-            let mut sent = Request::builder().method(request.method).uri(target.as_str());
+            let target = join(
+                operation.base.as_ref().unwrap_or(&self.base),
+                &request.path_and_query,
+            );
+            let mut sent = Request::builder()
+                .method(request.method)
+                .uri(target.as_str());
             if let Some(headers) = sent.headers_mut() {
                 headers.extend(request.headers);
                 if let Some(content_type) = request.content_type {
@@ -270,8 +308,14 @@ impl Operations {
         operation: &Operation,
         arguments: &RawValue,
     ) -> Result<(View, Box<RawValue>), ToolError> {
-        let as_it_is = View { format: Format::Raw, ..View::default() };
-        let own = operation.input_schema.get("properties").and_then(Value::as_object);
+        let as_it_is = View {
+            format: Format::Raw,
+            ..View::default()
+        };
+        let own = operation
+            .input_schema
+            .get("properties")
+            .and_then(Value::as_object);
         let names: Vec<String> = view::arguments()
             .into_iter()
             .map(|(name, _)| name)
@@ -290,7 +334,11 @@ impl Operations {
                 about.insert(name, value);
             }
         }
-        let view = if about.is_empty() { as_it_is } else { View::take(&mut about)? };
+        let view = if about.is_empty() {
+            as_it_is
+        } else {
+            View::take(&mut about)?
+        };
         let own = to_raw_value(&given)
             .map_err(|_| ToolError::arguments("the arguments cannot be read"))?;
         Ok((view, own))
@@ -340,7 +388,9 @@ fn repeat(operation: &Operation) -> Repeat {
         Effect::Reads
         | Effect::Writes { idempotent: true }
         | Effect::Destroys { idempotent: true } => Repeat::Idempotent,
-        Effect::Writes { idempotent: false } | Effect::Destroys { idempotent: false } => Repeat::Never,
+        Effect::Writes { idempotent: false } | Effect::Destroys { idempotent: false } => {
+            Repeat::Never
+        }
     }
 }
 
@@ -354,7 +404,9 @@ fn records(operation: &Operation, body: &[u8]) -> Option<u64> {
 
 fn answered(reply: Reply, view: &View) -> Result<Output, ToolError> {
     let content_type = reply.headers.get(header::CONTENT_TYPE);
-    let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let content_type = content_type
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
     let status = reply.status;
     if status.is_success() {
         if reply.body.is_empty() {
@@ -369,7 +421,9 @@ fn answered(reply: Reply, view: &View) -> Result<Output, ToolError> {
         said => format!("the service answered {status}: {said}"),
     };
     Err(match status {
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => ToolError::unavailable(message),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
+            ToolError::unavailable(message)
+        }
         status if status.is_client_error() => ToolError::refused(message),
         _ => ToolError::unavailable(message),
     })
@@ -377,7 +431,9 @@ fn answered(reply: Reply, view: &View) -> Result<Output, ToolError> {
 
 fn unanswered(error: OutboundError) -> ToolError {
     match error {
-        OutboundError::Blocked(_) | OutboundError::Credential(_) => ToolError::refused(error.to_string()),
+        OutboundError::Blocked(_) | OutboundError::Credential(_) => {
+            ToolError::refused(error.to_string())
+        }
         _ => ToolError::unavailable(error.to_string()),
     }
 }

@@ -9,7 +9,7 @@ use crate::tool::ToolError;
 
 use super::{Format, Path, View};
 
-const FORMAT: &str = "response_format";
+pub const FORMAT: &str = "response_format";
 pub(super) const FIELDS: &str = "response_fields";
 const LIMIT: &str = "response_limit";
 
