@@ -9,7 +9,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use chandlery_gateway::http::Settings;
 use chandlery_tests::client::Era;
-use chandlery_tests::clients::{self, LIBRARIES, Library, Server};
+use chandlery_tests::clients::{LIBRARIES, Library, Server, coding};
 use chandlery_tests::endpoint::Endpoint;
 use chandlery_tests::fixture::Conformance;
 use chandlery_tests::standalone::Gateway;
@@ -215,12 +215,12 @@ async fn no_client_answers_for_a_person() -> Result<()> {
 #[ignore = "needs the clients of tests/setup"]
 async fn claude_code() -> Result<()> {
     let gateway = Gateway::start().await?;
-    let said = clients::claude_code(&server(&gateway)?).await?;
+    let said = coding::claude_code(&server(&gateway)?).await?;
     ensure!(
         said.contains("default-researcher: ") && said.contains(" Connected"),
         "{said}"
     );
-    let said = clients::claude_code(&stranger(&gateway)?).await?;
+    let said = coding::claude_code(&stranger(&gateway)?).await?;
     ensure!(said.contains(" Failed to connect"), "{said}");
     gateway.stop().await.map(drop)
 }
@@ -229,7 +229,7 @@ async fn claude_code() -> Result<()> {
 #[ignore = "needs the clients of tests/setup"]
 async fn codex() -> Result<()> {
     let gateway = Gateway::start().await?;
-    let status = clients::codex(&server(&gateway)?).await?;
+    let status = coding::codex(&server(&gateway)?).await?;
     ensure!(
         status["name"] == "default-researcher" && status["toolsError"].is_null(),
         "{status}"
@@ -237,7 +237,7 @@ async fn codex() -> Result<()> {
     for tool in ["agnt_datetime_now", "task", "memory"] {
         ensure!(status["tools"][tool]["name"] == tool, "{status}");
     }
-    let status = clients::codex(&stranger(&gateway)?).await?;
+    let status = coding::codex(&stranger(&gateway)?).await?;
     ensure!(
         status["tools"] == json!({}) && status["toolsError"].is_string(),
         "{status}"
@@ -249,12 +249,12 @@ async fn codex() -> Result<()> {
 #[ignore = "needs the clients of tests/setup"]
 async fn opencode() -> Result<()> {
     let gateway = Gateway::start().await?;
-    let said = clients::opencode(&server(&gateway)?).await?;
+    let said = coding::opencode(&server(&gateway)?).await?;
     ensure!(
         said.contains("default-researcher") && said.contains("connected"),
         "{said}"
     );
-    let said = clients::opencode(&stranger(&gateway)?).await?;
+    let said = coding::opencode(&stranger(&gateway)?).await?;
     ensure!(said.contains("failed"), "{said}");
     gateway.stop().await.map(drop)
 }
