@@ -1,7 +1,7 @@
 //! The public clients that `tests/setup` put into the cache, and what each sees of an agent.
 //!
 //! They run as people run them, but with a home of their own, with nothing of this process's environment, and with no
-//! way out: whatever is not the agent's gateway goes to a proxy that does not exist.
+//! way out: whatever is not on loopback goes to a proxy that does not exist.
 
 pub mod coding;
 
@@ -15,6 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use tokio::process::Command;
 
+use crate::client::Era;
 use crate::{cluster, output, release};
 
 /// Python with the packages `mcp` and `fastmcp`.
@@ -140,6 +141,26 @@ impl Library {
     }
 }
 
+/// What the Inspector's command line prints of a call, whose one argument is `NAME=VALUE`.
+///
+/// It declares no elicitation. With the newest protocol it declares tasks, and waits for theirs to end.
+pub async fn inspector(server: &Server, era: Era, tool: &str, argument: &str) -> Result<String> {
+    let era = match era {
+        Era::Stateless => "auto",
+        Era::Sessions => "legacy",
+    };
+    let home = Home::new(server)?;
+    output(
+        home.command(&node()?)?
+            .arg(node_program("mcp-inspector")?)
+            .args(["--cli", &server.url, "--transport", "http"])
+            .args(["--header", &format!("Authorization: Bearer {}", server.key)])
+            .args(["--protocol-era", era, "--method", "tools/call"])
+            .args(["--tool-name", tool, "--tool-arg", argument]),
+    )
+    .await
+}
+
 /// Where a client runs: a folder that is its home and its project, with the agent's key in the environment.
 struct Home<'a> {
     folder: TempDir,
@@ -169,7 +190,8 @@ impl<'a> Home<'a> {
             .env("NODE_PATH", installed("node/node_modules")?)
             .env("CHANDLERY_URL", url)
             .env("CHANDLERY_KEY", key)
-            // Agents look for updates, models and plugins. Nothing listens on this port.
+            // Agents look for updates, models and plugins. Nothing listens on this port. The model that some tests
+            // have is on loopback, as the gateway is.
             .env("HTTP_PROXY", "http://127.0.0.1:9")
             .env("HTTPS_PROXY", "http://127.0.0.1:9")
             .env("NO_PROXY", uri.host().context("a host")?)

@@ -11,6 +11,7 @@ pub mod clients;
 pub mod cluster;
 pub mod endpoint;
 pub mod fixture;
+pub mod model;
 pub mod namespace;
 pub mod people;
 pub mod postgres;

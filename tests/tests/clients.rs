@@ -1,19 +1,22 @@
 //! Public clients, each as it is installed from its registry, on one agent of the gateway without Kubernetes.
 //!
 //! That is R-C-010 as its users meet it: libraries list the tools, call one and are told of one that there is not;
-//! coding agents connect with the key and with no other, with the configuration that `chandlery connect` prints.
-//! The Inspector, and Python programs as they are printed, are in `standalone.rs`.
+//! coding agents connect with the key and with no other, with the configuration that `chandlery connect` prints, and
+//! call a tool for a model that is none. The Inspector, and Python programs as they are printed, are in `standalone.rs`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use chandlery_gateway::http::Settings;
 use chandlery_tests::client::Era;
-use chandlery_tests::clients::{LIBRARIES, Library, Server, coding};
+use chandlery_tests::clients::coding::{self, CODING_AGENTS, CodingAgent, Told};
+use chandlery_tests::clients::{self, LIBRARIES, Library, Server};
 use chandlery_tests::endpoint::Endpoint;
+use chandlery_tests::eventually;
 use chandlery_tests::fixture::Conformance;
 use chandlery_tests::standalone::Gateway;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Has the tools of the time, tasks and memory.
 const RESEARCHER: &str = "default.researcher";
@@ -97,6 +100,14 @@ async fn typescript_v2_auto() -> Result<()> {
     works_with(Library::TypeScriptV2Auto, Era::Stateless).await
 }
 
+/// A tool that asks, as the older protocol does it: within the call.
+const ASKS: &str = "test_elicitation";
+
+/// What it asks.
+fn question() -> Value {
+    json!({"message": "What is your name?"})
+}
+
 // With a tool that asks, since none of ours does yet.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs the clients of tests/setup"]
@@ -107,20 +118,18 @@ async fn a_user_is_asked_through_each_library() -> Result<()> {
         url: format!("http://{}{}", endpoint.address, endpoint.path),
         key: endpoint.key.clone(),
     };
-    // The older protocol asks within the call, the newer one in place of its result.
-    let within = "test_elicitation";
+    // The newer protocol asks in place of the result.
     let between = "test_input_required_result_elicitation";
     for (library, tool) in LIBRARIES.map(|library| match library {
-        Library::McpLegacy | Library::TypeScriptV1 | Library::TypeScriptV2 => (library, within),
+        Library::McpLegacy | Library::TypeScriptV1 | Library::TypeScriptV2 => (library, ASKS),
         Library::Mcp | Library::FastMcp | Library::TypeScriptV2Auto => (library, between),
     }) {
-        let question = json!({"message": "What is your name?"});
-        let content = match tool == within {
+        let content = match tool == ASKS {
             true => json!({"username": "ada", "email": "ada@example.org"}),
             false => json!({"name": "ada"}),
         };
         let seen = library
-            .call_and_accept(&server, tool, &question, &content)
+            .call_and_accept(&server, tool, &question(), &content)
             .await
             .with_context(|| format!("{library:?}"))?;
         let text = seen.result["content"][0]["text"].as_str();
@@ -128,6 +137,33 @@ async fn a_user_is_asked_through_each_library() -> Result<()> {
             seen.asked == ["What is your name?"] && text.is_some_and(|text| text.contains("ada")),
             "{library:?}: {seen:?}"
         );
+    }
+    endpoint.stop().await
+}
+
+// That the user of each does accept is what gives `no_client_answers_for_a_person` its meaning.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs the clients of tests/setup"]
+async fn a_user_is_asked_through_each_coding_agent_that_can() -> Result<()> {
+    let tools = vec![Arc::new(Conformance::default()) as _];
+    let endpoint = Endpoint::start(tools, Settings::default()).await?;
+    let server = Server {
+        url: format!("http://{}{}", endpoint.address, endpoint.path),
+        key: endpoint.key.clone(),
+    };
+    let content = json!({"username": "ada", "email": "ada@example.org"});
+    for agent in CODING_AGENTS {
+        let told = agent
+            .call_and_accept(&server, ASKS, &question(), &content)
+            .await
+            .with_context(|| format!("{agent:?}"))?;
+        let as_it_should = match agent {
+            CodingAgent::ClaudeCode | CodingAgent::Codex => {
+                told.asked == ["What is your name?"] && told.result.contains("ada@example.org")
+            }
+            CodingAgent::OpenCode => told.result.contains("cannot do elicitation"),
+        };
+        ensure!(as_it_should, "{agent:?}: {told:?}");
     }
     endpoint.stop().await
 }
@@ -145,6 +181,84 @@ metadata: {name: researcher}
 spec: {workspaceRef: {name: team}, permissions: {tools: {agnt_datetime_now: always_ask}}}
 ";
 
+/// A client of the list, as one that calls and accepts whatever its user is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Client {
+    Library(Library),
+    Coding(CodingAgent),
+    Inspector,
+}
+
+impl Client {
+    /// Each with a zone of its own, so that no two make the same call.
+    const ALL: [(Self, &str); 10] = [
+        (Self::Library(Library::Mcp), "Asia/Tokyo"),
+        (Self::Library(Library::McpLegacy), "Asia/Kolkata"),
+        (Self::Library(Library::FastMcp), "Europe/Berlin"),
+        (Self::Library(Library::TypeScriptV1), "Europe/Paris"),
+        (Self::Library(Library::TypeScriptV2), "Africa/Cairo"),
+        (Self::Library(Library::TypeScriptV2Auto), "America/Lima"),
+        (Self::Coding(CodingAgent::ClaudeCode), "Asia/Seoul"),
+        (Self::Coding(CodingAgent::Codex), "Europe/Madrid"),
+        (Self::Coding(CodingAgent::OpenCode), "Africa/Lagos"),
+        (Self::Inspector, "America/Bogota"),
+    ];
+
+    async fn asks_the_time(self, server: &Server, zone: &str) -> Result<Told> {
+        let (tool, arguments) = ("agnt_datetime_now", json!({"timezone": zone}));
+        let accept = json!({"decision": "allow"});
+        let told = match self {
+            Self::Library(library) => library
+                .call_and_accept(server, tool, &arguments, &accept)
+                .await
+                .map(|seen| Told {
+                    result: seen.result.to_string(),
+                    asked: seen.asked,
+                }),
+            Self::Coding(agent) => {
+                agent
+                    .call_and_accept(server, tool, &arguments, &accept)
+                    .await
+            }
+            Self::Inspector => inspects_the_time(server, Era::Sessions, zone)
+                .await
+                .map(|result| Told {
+                    result,
+                    asked: Vec::new(),
+                }),
+        };
+        told.with_context(|| format!("{self:?}"))
+    }
+
+    /// What a call that waits is known by in what the client shows of its result.
+    fn waiting(self) -> &'static str {
+        match self {
+            // Its model gets the text, the others' what is structured.
+            Self::Coding(CodingAgent::OpenCode) => "A person has to allow this call",
+            _ => "awaiting_approval",
+        }
+    }
+}
+
+async fn inspects_the_time(server: &Server, era: Era, zone: &str) -> Result<String> {
+    let argument = format!("timezone={zone}");
+    clients::inspector(server, era, "agnt_datetime_now", &argument).await
+}
+
+/// Allows all calls, as soon as so many wait.
+async fn approves(gateway: &Gateway, waiting: usize) -> Result<()> {
+    let inbox = eventually("calls wait", Duration::from_secs(30), async || {
+        let inbox = gateway.person(&["inbox"]).await?;
+        Ok((inbox.lines().count() == waiting).then_some(inbox))
+    });
+    for line in inbox.await?.lines() {
+        let id = line.split_whitespace().next().context("an id")?;
+        let said = gateway.person(&["approve", id]).await?;
+        ensure!(said.contains("approved"), "{said}");
+    }
+    Ok(())
+}
+
 // R-C-210, R-C-212: clients that accept whatever they are asked get no call through that a person has to allow; once a
 // person has, each gets its result.
 #[tokio::test(flavor = "multi_thread")]
@@ -152,45 +266,22 @@ spec: {workspaceRef: {name: team}, permissions: {tools: {agnt_datetime_now: alwa
 async fn no_client_answers_for_a_person() -> Result<()> {
     let gateway = Gateway::start_on(ASKING, &["--approval-wait=300ms"]).await?;
     let server = server(&gateway)?;
-    // Each library calls with arguments of its own.
-    let zones = [
-        "Asia/Tokyo",
-        "Asia/Kolkata",
-        "Europe/Berlin",
-        "Europe/Paris",
-        "Africa/Cairo",
-        "America/Lima",
-    ];
-    let libraries = LIBRARIES.into_iter().zip(zones);
-    let accept = json!({"decision": "allow"});
-    for (library, zone) in libraries.clone() {
-        let arguments = json!({"timezone": zone});
-        let seen = library
-            .call_and_accept(&server, "agnt_datetime_now", &arguments, &accept)
-            .await
-            .with_context(|| format!("{library:?}"))?;
+    for (client, zone) in Client::ALL {
+        let told = client.asks_the_time(&server, zone).await?;
         ensure!(
-            seen.asked.is_empty()
-                && seen.result["structuredContent"]["status"] == "awaiting_approval",
-            "{library:?}: {seen:?}"
+            told.asked.is_empty()
+                && told.result.contains(client.waiting())
+                && !told.result.contains(zone),
+            "{client:?}: {told:?}"
         );
     }
-    let inbox = gateway.person(&["inbox"]).await?;
-    ensure!(inbox.lines().count() == zones.len(), "{inbox}");
-    for line in inbox.lines() {
-        let id = line.split_whitespace().next().context("an id")?;
-        let said = gateway.person(&["approve", id]).await?;
-        ensure!(said.contains("approved"), "{said}");
-    }
-    for (library, zone) in libraries {
-        let seen = library
-            .call(&server, "agnt_datetime_now", &json!({"timezone": zone}))
-            .await?;
-        let text = seen.result["content"][0]["text"].as_str();
-        ensure!(
-            text.is_some_and(|text| text.contains(zone)),
-            "{library:?}: {seen:?}"
-        );
+    // With the newest protocol the Inspector declares tasks: its call ends once a person has decided.
+    let patient = inspects_the_time(&server, Era::Stateless, "Asia/Dhaka");
+    let (result, ()) = tokio::try_join!(patient, approves(&gateway, Client::ALL.len() + 1))?;
+    ensure!(result.contains("Asia/Dhaka"), "{result}");
+    for (client, zone) in Client::ALL {
+        let told = client.asks_the_time(&server, zone).await?;
+        ensure!(told.result.contains(zone), "{client:?}: {told:?}");
     }
     let denied = Library::Mcp
         .call(&server, "agnt_datetime_now", &json!({}))
@@ -211,6 +302,14 @@ async fn no_client_answers_for_a_person() -> Result<()> {
     gateway.stop().await.map(drop)
 }
 
+async fn gets_the_time(agent: CodingAgent, server: &Server) -> Result<()> {
+    let told = Client::Coding(agent)
+        .asks_the_time(server, "Europe/Berlin")
+        .await?;
+    ensure!(told.result.contains("Europe/Berlin)"), "{told:?}");
+    Ok(())
+}
+
 #[tokio::test]
 #[ignore = "needs the clients of tests/setup"]
 async fn claude_code() -> Result<()> {
@@ -222,6 +321,7 @@ async fn claude_code() -> Result<()> {
     );
     let said = coding::claude_code(&stranger(&gateway)?).await?;
     ensure!(said.contains(" Failed to connect"), "{said}");
+    gets_the_time(CodingAgent::ClaudeCode, &server(&gateway)?).await?;
     gateway.stop().await.map(drop)
 }
 
@@ -242,6 +342,7 @@ async fn codex() -> Result<()> {
         status["tools"] == json!({}) && status["toolsError"].is_string(),
         "{status}"
     );
+    gets_the_time(CodingAgent::Codex, &server(&gateway)?).await?;
     gateway.stop().await.map(drop)
 }
 
@@ -256,5 +357,6 @@ async fn opencode() -> Result<()> {
     );
     let said = coding::opencode(&stranger(&gateway)?).await?;
     ensure!(said.contains("failed"), "{said}");
+    gets_the_time(CodingAgent::OpenCode, &server(&gateway)?).await?;
     gateway.stop().await.map(drop)
 }
