@@ -8,6 +8,8 @@ pub const VERSION: &str = "v1alpha1";
 pub const FIELD_MANAGER: &str = "chandlery-operator";
 /// Any new value of this annotation on an Agent rotates its key now.
 pub const ROTATE_KEY_ANNOTATION: &str = "chandlery.dev/rotate-key";
+/// The hosts that a Secret with a credential is for: see [`crate::check::AllowedHosts`].
+pub const ALLOWED_HOSTS_ANNOTATION: &str = "chandlery.dev/allowed-hosts";
 /// Label on every object of ours that belongs to a Workspace: its name.
 pub const WORKSPACE_LABEL: &str = "chandlery.dev/workspace";
 /// Type of the Secrets that agents mount (Service Binding).
@@ -91,6 +93,13 @@ pub fn agent_secret(agent: &str) -> String {
 /// Name of the Secret with a Workspace's key.
 pub fn workspace_secret(workspace: &str) -> String {
     format!("workspace-{workspace}-mcp")
+}
+
+/// Whether a Secret of this name is one of ours, or would be if there were a Workspace or an Agent of that name: a key, or
+/// what a gateway keeps for itself. An Agent can give the Secret with its key another name.
+pub fn is_own_secret(name: &str) -> bool {
+    let is_key = |kind: &str| name.starts_with(kind) && name.ends_with("-mcp");
+    name.starts_with("gateway-") || ["agent-", "workspace-", "manage-"].into_iter().any(is_key)
 }
 
 /// Name of an account's Deployment, Service, ServiceAccount, Role, RoleBinding, NetworkPolicy,

@@ -75,6 +75,14 @@ pub struct ToolGrantSpec {
     pub expires_at: Option<String>,
 }
 
+impl ToolGrantSpec {
+    /// Names of the ToolSources whose tools are granted, as they are written: one may come more than once.
+    pub fn sources(&self) -> impl Iterator<Item = &str> {
+        let entries = self.tools.iter();
+        entries.filter_map(|entry| Some(entry.split_once('/')?.0))
+    }
+}
+
 /// A rule about a call, in the Common Expression Language.
 #[derive(KubeSchema, Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]

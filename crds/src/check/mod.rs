@@ -3,7 +3,9 @@
 //! The operator turns each [`Finding`] into a condition, `chandlery lint` into a line; both say the same words.
 //! Nothing here looks anything up: whoever calls hands in what it found.
 
+mod hosts;
 mod set;
+mod source;
 
 use std::collections::BTreeMap;
 
@@ -11,13 +13,15 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 
+pub use self::hosts::AllowedHosts;
 pub use self::set::{all, entries};
+pub use self::source::{Credential, SourceReferences, tool_source};
 use crate::conditions::reason;
 use crate::constraint::Constraint;
 use crate::fields::{ConfigMapKeyRef, SecretKeyRef};
 use crate::key::Key;
 use crate::report::Unresolved;
-use crate::{Agent, ToolGrant, ToolGrantSpec, ToolSource, Workspace, names};
+use crate::{Agent, ToolGrant, ToolGrantSpec, Workspace, names};
 
 /// A reference that leads nowhere, or to the wrong thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,13 +96,18 @@ impl<'a> Data<'a> {
     /// What there is in a Secret that was found.
     pub fn of(secret: &'a Secret) -> Self {
         static NOTHING: BTreeMap<String, ByteString> = BTreeMap::new();
-        let owners = secret.metadata.owner_references.iter().flatten();
-        let mut groups = owners.filter_map(|owner| owner.api_version.split('/').next());
-        if groups.any(|group| group == names::GROUP) {
+        if is_ours(secret) {
             return Self::Ours;
         }
         Self::Entries(secret.data.as_ref().unwrap_or(&NOTHING))
     }
+}
+
+/// Whether a Secret belongs to one of our resources: a key, or a gateway's own.
+pub fn is_ours(secret: &Secret) -> bool {
+    let owners = secret.metadata.owner_references.iter().flatten();
+    let mut groups = owners.filter_map(|owner| owner.api_version.split('/').next());
+    groups.any(|group| group == names::GROUP)
 }
 
 /// Where a Workspace names the tokens of its people.
@@ -177,46 +186,6 @@ pub fn agent(
             key,
             "spec.key.existingSecretRef",
             flaw_of_key,
-        ));
-    }
-    findings
-}
-
-/// What a ToolSource refers to, as it was found.
-pub struct SourceReferences<'a> {
-    /// What `spec.openapi.configMapKeyRef` names.
-    pub document: Held<'a>,
-    /// What `spec.auth` names.
-    pub credential: Held<'a>,
-    /// What `spec.tls.caBundle.configMapKeyRef` names.
-    pub ca_bundle: Held<'a>,
-}
-
-/// Checks what a ToolSource refers to: its document, its credential, its authorities. Each is ignored when nothing is
-/// named.
-pub fn tool_source(source: &ToolSource, found: SourceReferences<'_>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let maps = [
-        (
-            source.spec.document_ref(),
-            found.document,
-            "spec.openapi.configMapKeyRef",
-        ),
-        (
-            source.spec.ca_ref(),
-            found.ca_bundle,
-            "spec.tls.caBundle.configMapKeyRef",
-        ),
-    ];
-    for (reference, held, field) in maps {
-        findings.extend(reference.and_then(|reference| config_map(reference, held, field)));
-    }
-    if let Some((reference, field)) = source.spec.credential_ref() {
-        findings.extend(secret(
-            reference,
-            found.credential,
-            field,
-            flaw_of_credential,
         ));
     }
     findings
@@ -465,13 +434,4 @@ fn flaw_of_key(value: &[u8]) -> Option<&'static str> {
 fn flaw_of_url(value: &[u8]) -> Option<&'static str> {
     let is_url = value.starts_with(b"postgres://") || value.starts_with(b"postgresql://");
     (!is_url).then_some("holds no database URL: write postgres://user:password@host:5432/database")
-}
-
-/// What goes into a header may hold no line break; a trailing one is the most common slip.
-fn flaw_of_credential(value: &[u8]) -> Option<&'static str> {
-    if value.is_empty() {
-        return Some("is empty: put the credential there");
-    }
-    let is_visible = value.iter().all(|byte| (0x20..0x7f).contains(byte));
-    (!is_visible).then_some("cannot be sent in a header: write it without a line break, in ASCII")
 }

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use super::{Data, Finding, Held, SourceReferences, agent, tool_grant, tool_source, workspace};
+use super::{
+    Credential, Data, Finding, Held, SourceReferences, agent, tool_grant, tool_source, workspace,
+};
 use crate::fields::{ConfigMapKeyRef, SecretKeyRef};
 use crate::manifest::{Object, Problem, Resource};
 use crate::report::Unresolved;
@@ -124,6 +126,21 @@ fn secrets_of(object: &Object) -> Vec<(String, &'static str)> {
     }
 }
 
+/// Whether the Secret of that name is where `object` has a key or its people's tokens.
+fn keeps(object: &Object, name: &str) -> bool {
+    let is_tokens = match &object.resource {
+        Resource::Secret(_) => return false,
+        Resource::Workspace(workspace) => workspace
+            .spec
+            .people
+            .as_ref()
+            .is_some_and(|people| people.tokens_secret_ref.name == name),
+        _ => false,
+    };
+    let mut secrets = secrets_of(object).into_iter();
+    is_tokens || secrets.any(|(secret, _)| secret == name)
+}
+
 /// Objects by kind, namespace and name.
 struct Known<'a>(BTreeMap<(&'static str, &'a str, &'a str), &'a Object>);
 
@@ -167,10 +184,12 @@ impl<'a> Known<'a> {
                 let credential = found.spec.credential_ref();
                 let references = SourceReferences {
                     document: map(found.spec.document_ref()),
-                    credential: credential.map_or(Held::Unknown, |(reference, _)| {
-                        self.secret(namespace, reference)
+                    credential: credential.map_or(Credential::Unknown, |(reference, _)| {
+                        self.credential(namespace, &reference.name)
                     }),
                     ca_bundle: map(found.spec.ca_ref()),
+                    // Whether a cluster requires it is not written in any manifest.
+                    requires_hosts: false,
                 };
                 tool_source(found, references)
             }
@@ -215,6 +234,24 @@ impl<'a> Known<'a> {
         match object.map(|object| &object.resource) {
             Some(Resource::Secret(secret)) => Data::of(secret),
             _ => Data::Unknown,
+        }
+    }
+
+    /// A Secret of that name for a ToolSource. One that is not among the objects may be elsewhere.
+    fn credential(&self, namespace: &str, name: &str) -> Credential<'a> {
+        let mut here = self
+            .0
+            .values()
+            .filter(|object| object.namespace() == namespace);
+        if here.any(|object| keeps(object, name)) {
+            return Credential::Ours;
+        }
+        match self.0.get(&("Secret", namespace, name)) {
+            Some(object) => match &object.resource {
+                Resource::Secret(secret) => Credential::Secret(secret),
+                _ => Credential::Unknown,
+            },
+            None => Credential::Unknown,
         }
     }
 
@@ -344,6 +381,33 @@ mod tests {
                 "f.yaml:9: Agent/a: spec.key.existingSecretRef: key token of Secret s holds no key in Chandlery's format: `chandlery key new` makes one",
                 "f.yaml:14: ToolSource/crm: spec.openapi.configMapKeyRef: ConfigMap m has no key api: add it, or name another key",
                 "f.yaml:14: ToolSource/crm: spec.auth.bearer.secretKeyRef: Secret s has no key none: add it, or name another key",
+            ],
+        );
+    }
+
+    #[test]
+    fn a_secret_is_for_the_sources_that_it_is_for() {
+        let source = |name: &str, secret: &str| {
+            format!(
+                "---\nv1alpha1 ToolSource\nmetadata: {{name: {name}}}\nspec: {{mcp: {{url: 'https://crm.example/mcp'}}, auth: {{bearer: {{secretKeyRef: {{name: {secret}, key: token}}}}}}}}\n"
+            )
+        };
+        check(
+            &format!(
+                "v1alpha1 Workspace\nmetadata: {{name: home}}\nspec: {{people: {{tokensSecretRef: {{name: people}}}}}}\n---\n\
+                 v1alpha1 Agent\nmetadata: {{name: a}}\nspec: {{workspaceRef: {{name: home}}, key: {{secretName: mine}}}}\n---\n\
+                 apiVersion: v1\nkind: Secret\nmetadata: {{name: hr, annotations: {{chandlery.dev/allowed-hosts: hr.example}}}}\nstringData: {{token: hunter2}}\n\
+                 {}{}{}{}",
+                source("hr", "hr"),
+                source("key", "mine"),
+                source("tokens", "people"),
+                source("workspace", "workspace-elsewhere-mcp"),
+            ),
+            &[
+                "f.yaml:19: ToolSource/hr: spec.mcp.url: Secret hr is not for crm.example: correct spec.mcp.url, or have its owner add the host to the annotation chandlery.dev/allowed-hosts",
+                "f.yaml:24: ToolSource/key: spec.auth.bearer.secretKeyRef: Secret mine is one of Chandlery's own (a key, or people's tokens), or named like one: put the credential into one of yours",
+                "f.yaml:29: ToolSource/tokens: spec.auth.bearer.secretKeyRef: Secret people is one of Chandlery's own (a key, or people's tokens), or named like one: put the credential into one of yours",
+                "f.yaml:34: ToolSource/workspace: spec.auth.bearer.secretKeyRef: Secret workspace-elsewhere-mcp is one of Chandlery's own (a key, or people's tokens), or named like one: put the credential into one of yours",
             ],
         );
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use chandlery_crds::check::{self, Finding, Held, SourceReferences};
+use chandlery_crds::check::{self, Credential, Finding, Held, SourceReferences};
 use chandlery_crds::conditions;
 use chandlery_crds::fields::ConfigMapKeyRef;
 use chandlery_crds::{ToolSource, ToolSourceStatus};
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::ResourceExt;
 
-use super::summary::{self, Obstacle, held, held_in_map};
+use super::summary::{self, Obstacle, held_in_map};
 use super::{Next, Reconciled};
 use crate::api::Error;
 use crate::context::{Context, now};
@@ -57,13 +57,14 @@ fn plan(source: &ToolSource, observed: &Observed) -> Vec<Finding> {
     let map = |reference: Option<&ConfigMapKeyRef>, map| {
         reference.map_or(Held::Unknown, |reference| held_in_map(map, &reference.key))
     };
-    let credential = source.spec.credential_ref();
     let references = SourceReferences {
         document: map(source.spec.document_ref(), observed.document.as_ref()),
         ca_bundle: map(source.spec.ca_ref(), observed.ca_bundle.as_ref()),
-        credential: credential.map_or(Held::Unknown, |(credential, _)| {
-            held(observed.credential.as_ref(), &credential.key)
-        }),
+        credential: match &observed.credential {
+            Some(secret) => Credential::Secret(secret),
+            None => Credential::NoObject,
+        },
+        requires_hosts: false,
     };
     check::tool_source(source, references)
 }
