@@ -47,8 +47,8 @@ const fn watched(
 /// deleted goes by the garbage collector's hand.
 const OWNED: &[&str] = &["get", "list", "watch", "create", "patch"];
 
-/// The table. A gateway's Role grants list and watch on the four kinds and get on one Secret: nobody can grant more than
-/// they hold.
+/// The table. A gateway's Role grants list and watch on the four kinds, and get on Secrets and ConfigMaps by their names:
+/// nobody can grant more than they hold.
 pub(crate) const RIGHTS: &[Right] = &[
     watched(
         "chandlery.dev",

@@ -44,6 +44,9 @@ struct Arguments {
     /// Domain of the cluster's DNS names.
     #[arg(long, default_value = "cluster.local")]
     cluster_domain: String,
+    /// Whether a Secret has to say, by the annotation chandlery.dev/allowed-hosts, which hosts a ToolSource may show it to.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
+    require_secret_hosts: bool,
     /// How log lines look.
     #[arg(long, value_enum, default_value_t = LogFormat::Json)]
     log_format: LogFormat,
@@ -113,6 +116,8 @@ pub(crate) struct GatewaySettings {
     /// Where the operator's own pods run: they alone may reach a gateway's internal port.
     pub(crate) operator_namespace: String,
     pub(crate) cluster_domain: String,
+    /// Whether the Secrets of ToolSources have to say which hosts they are for.
+    pub(crate) require_secret_hosts: bool,
 }
 
 /// The lease that decides which replica works.
@@ -137,6 +142,7 @@ pub(crate) fn read() -> anyhow::Result<Command> {
         identity,
         health,
         cluster_domain,
+        require_secret_hosts,
         log_format,
         print_rights,
     } = Arguments::parse();
@@ -174,6 +180,7 @@ pub(crate) fn read() -> anyhow::Result<Command> {
             image_pull_policy: gateway_image_pull_policy,
             operator_namespace: lease_namespace.clone(),
             cluster_domain,
+            require_secret_hosts,
         },
         scopes,
         lease: leader_elect.then(|| LeaseSettings {

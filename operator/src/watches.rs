@@ -167,11 +167,90 @@ impl Caches {
         self.workspaces.get(&ObjectRef::new(name).within(namespace))
     }
 
-    /// Agents and grants that wait for something may get it from any change around them; what is ready does not.
+    /// The account that a grant is for; `None` while its Workspace is not there.
+    pub(crate) fn account_of(&self, grant: &ToolGrant) -> Option<String> {
+        let name = &grant.spec.workspace_ref.name;
+        let workspace = self.workspace(&grant.namespace().unwrap_or_default(), name)?;
+        Some(workspace.spec.account(name).to_owned())
+    }
+
+    /// The grants that name a source, whether or not it is their time.
+    pub(crate) fn grants_of(&self, namespace: &str, source: &str) -> Vec<Arc<ToolGrant>> {
+        self.grants
+            .state_filter(|grant| is_naming(grant, namespace, source))
+    }
+
+    /// The sources that the grants of an account's Workspaces name, whether or not it is their time.
+    pub(crate) fn sources_of(&self, namespace: &str, account: &str) -> Vec<Arc<ToolSource>> {
+        let grants = self.grants.state_filter(|grant| {
+            grant.metadata.namespace.as_deref() == Some(namespace)
+                && self.account_of(grant).as_deref() == Some(account)
+        });
+        let named: HashSet<&str> = grants
+            .iter()
+            .flat_map(|grant| grant.spec.sources())
+            .collect();
+        self.sources.state_filter(|source| {
+            let name = source.metadata.name.as_deref().unwrap_or_default();
+            source.metadata.namespace.as_deref() == Some(namespace) && named.contains(name)
+        })
+    }
+
+    /// Whether a Secret is where an Agent has its key, or people their tokens, so that no source may show it to anybody.
+    pub(crate) fn keeps_keys(&self, namespace: &str, secret: &str) -> bool {
+        let is_key = |agent: &Agent| {
+            agent.metadata.namespace.as_deref() == Some(namespace)
+                && key_secret(agent) == Some(secret)
+        };
+        let is_tokens = |workspace: &Workspace| {
+            workspace.metadata.namespace.as_deref() == Some(namespace)
+                && tokens_secret(workspace) == Some(secret)
+        };
+        self.agents.find(is_key).is_some() || self.workspaces.find(is_tokens).is_some()
+    }
+
+    /// The accounts whose gateways ask a source of that name.
+    fn accounts_asking(&self, namespace: &str, source: &str) -> Vec<Wake> {
+        let grants = self.grants_of(namespace, source);
+        let accounts: BTreeSet<String> = grants
+            .iter()
+            .filter_map(|grant| self.account_of(grant))
+            .collect();
+        let account = |name: String| Wake::Workspace(ObjectRef::new(&name).within(namespace));
+        accounts.into_iter().map(account).collect()
+    }
+
+    /// The sources that have their credential in a Secret, and the accounts that ask them.
+    fn showing(&self, namespace: &str, secret: Option<&str>) -> Vec<Wake> {
+        let Some(secret) = secret else {
+            return Vec::new();
+        };
+        let sources = self.sources.state_filter(|source| {
+            let credential = source.spec.credential_ref();
+            source.metadata.namespace.as_deref() == Some(namespace)
+                && credential.is_some_and(|(reference, _)| reference.name == secret)
+        });
+        let wakes = sources.iter().flat_map(|source| {
+            let accounts = self.accounts_asking(namespace, &source.name_any());
+            accounts.into_iter().chain([source_wake(source)])
+        });
+        wakes.collect()
+    }
+
+    /// Agents, grants and sources that wait for something may get it from any change around them; what is ready does not.
     fn waiting(&self, namespace: &str) -> Vec<Wake> {
         let mut wakes = self.waiting_agents(namespace, |_| true);
         wakes.extend(self.waiting_grants(namespace));
+        wakes.extend(self.waiting_sources(namespace));
         wakes
+    }
+
+    fn waiting_sources(&self, namespace: &str) -> Vec<Wake> {
+        let sources = self.sources.state_filter(|source| {
+            source.metadata.namespace.as_deref() == Some(namespace)
+                && !is_ready(source.status.as_ref().map(|status| &status.conditions))
+        });
+        sources.iter().map(source_wake).collect()
     }
 
     fn waiting_agents(&self, namespace: &str, is_meant: impl Fn(&Agent) -> bool) -> Vec<Wake> {
@@ -196,6 +275,27 @@ impl Caches {
             .map(|grant| Wake::Grant(ObjectRef::from_obj(grant.as_ref())))
             .collect()
     }
+}
+
+fn source_wake(source: &Arc<ToolSource>) -> Wake {
+    Wake::Source(ObjectRef::from_obj(source.as_ref()))
+}
+
+/// Whether a grant names a source of a namespace.
+fn is_naming(grant: &ToolGrant, namespace: &str, source: &str) -> bool {
+    grant.metadata.namespace.as_deref() == Some(namespace)
+        && grant.spec.sources().any(|named| named == source)
+}
+
+/// The Secret that an Agent names for its key.
+fn key_secret(agent: &Agent) -> Option<&str> {
+    agent.spec.key.as_ref()?.secret_name.as_deref()
+}
+
+/// The Secret that a Workspace names for its people's tokens.
+fn tokens_secret(workspace: &Workspace) -> Option<&str> {
+    let people = workspace.spec.people.as_ref()?;
+    Some(&people.tokens_secret_ref.name)
 }
 
 fn is_ready(conditions: Option<&Conditions>) -> bool {
@@ -241,6 +341,7 @@ impl Watched for Workspace {
             );
         }
         wakes.extend(caches.waiting(&namespace));
+        wakes.extend(caches.showing(&namespace, tokens_secret(self)));
         // What a grant may name is up to its Workspace.
         let grants = caches.grants.state_filter(|grant| {
             grant.namespace().as_deref() == Some(&namespace)
@@ -264,6 +365,7 @@ impl Watched for Agent {
         // A grant may wait for this agent, and an agent for a key that this one held.
         wakes.extend(caches.waiting_grants(&namespace));
         wakes.extend(caches.waiting_agents(&namespace, brings_its_key));
+        wakes.extend(caches.showing(&namespace, key_secret(self)));
         wakes
     }
 }
@@ -294,6 +396,8 @@ impl Watched for ToolSource {
         } else {
             wakes.extend(caches.waiting_grants(&namespace));
         }
+        // What a gateway may read is up to the sources that it asks.
+        wakes.extend(caches.accounts_asking(&namespace, &self.name_any()));
         wakes
     }
 }
@@ -301,9 +405,35 @@ impl Watched for ToolSource {
 impl Watched for ToolGrant {
     const LABELS: Option<&str> = None;
 
-    fn wakes(&self, _caches: &Caches, _gone: bool) -> Vec<Wake> {
-        vec![Wake::Grant(ObjectRef::from_obj(self))]
+    fn wakes(&self, caches: &Caches, _gone: bool) -> Vec<Wake> {
+        let namespace = self.namespace().unwrap_or_default();
+        let mut wakes = vec![Wake::Grant(ObjectRef::from_obj(self))];
+        let account = caches.account_of(self);
+        wakes.extend(
+            account.map(|account| Wake::Workspace(ObjectRef::new(&account).within(&namespace))),
+        );
+        // Those that it names, and those that it may have named before: they are known, and no grant names them now.
+        let sources = caches.sources.state_filter(|source| {
+            let name = source.metadata.name.as_deref().unwrap_or_default();
+            source.metadata.namespace.as_deref() == Some(&namespace)
+                && (is_naming(self, &namespace, name)
+                    || (is_known(source)
+                        && caches
+                            .grants
+                            .find(|grant| is_naming(grant, &namespace, name))
+                            .is_none()))
+        });
+        wakes.extend(sources.iter().map(source_wake));
+        wakes
     }
+}
+
+/// Whether the status says something of what gateways have found.
+fn is_known(source: &ToolSource) -> bool {
+    let conditions = source.status.iter().flat_map(|status| &status.conditions);
+    conditions
+        .into_iter()
+        .any(|condition| condition.type_ == kind::REACHABLE && condition.status != "Unknown")
 }
 
 /// Selects what the operator has made.
@@ -391,7 +521,7 @@ impl Queues {
         }
     }
 
-    /// Wakes the Agents and ToolGrants with these UIDs.
+    /// Wakes the Agents, ToolGrants and ToolSources with these UIDs.
     pub(crate) async fn wake_uids(&self, caches: &Caches, uids: &BTreeSet<String>) {
         if uids.is_empty() {
             return;
@@ -405,7 +535,10 @@ impl Queues {
         let grants = grants
             .iter()
             .map(|grant| Wake::Grant(ObjectRef::from_obj(grant.as_ref())));
-        self.wake(caches, agents.chain(grants).collect()).await;
+        let sources = caches.sources.state_filter(|source| is_meant(source.uid()));
+        let sources = sources.iter().map(source_wake);
+        self.wake(caches, agents.chain(grants).chain(sources).collect())
+            .await;
     }
 
     /// Wakes every account: something outside of them has changed.
@@ -565,5 +698,161 @@ impl Iterator for Pace {
 impl Backoff for Pace {
     fn reset(&mut self) {
         self.0 = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chandlery_crds::manifest::{self, Resource};
+
+    use super::*;
+
+    /// Caches with the objects that `text` holds, as if they had been watched.
+    fn caches(text: &str) -> Caches {
+        let (workspaces, mut workspaces_writer) = store();
+        let (agents, mut agents_writer) = store();
+        let (sources, mut sources_writer) = store();
+        let (grants, mut grants_writer) = store();
+        let read = manifest::read(
+            "f.yaml",
+            &text.replace("v1alpha1 ", "apiVersion: chandlery.dev/v1alpha1\nkind: "),
+        );
+        assert_eq!(read.problems, []);
+        for object in read.objects {
+            match object.resource {
+                Resource::Workspace(object) => {
+                    workspaces_writer.apply_watcher_event(&Event::Apply(*object))
+                }
+                Resource::Agent(object) => {
+                    agents_writer.apply_watcher_event(&Event::Apply(*object))
+                }
+                Resource::ToolSource(object) => {
+                    sources_writer.apply_watcher_event(&Event::Apply(*object))
+                }
+                Resource::ToolGrant(object) => {
+                    grants_writer.apply_watcher_event(&Event::Apply(*object))
+                }
+                Resource::Secret(_) | Resource::ConfigMap(_) => panic!("neither is cached"),
+            }
+        }
+        Caches {
+            workspaces,
+            agents,
+            sources,
+            grants,
+            deployments: store().0,
+            services: store().0,
+            service_accounts: store().0,
+            claims: store().0,
+            policies: store().0,
+            budgets: store().0,
+            roles: store().0,
+            role_bindings: store().0,
+            pods: store().0,
+            board: Board::default(),
+            pods_changed: Notify::new(),
+        }
+    }
+
+    /// The names of what is woken, each once, in order.
+    fn names_of(wakes: Vec<Wake>) -> Vec<String> {
+        let names = wakes.into_iter().map(|wake| match wake {
+            Wake::Workspace(object) => format!("workspace {}", object.name),
+            Wake::Agent(object) => format!("agent {}", object.name),
+            Wake::Source(object) => format!("source {}", object.name),
+            Wake::Grant(object) => format!("grant {}", object.name),
+            Wake::Replicas => "replicas".to_owned(),
+        });
+        let names: BTreeSet<String> = names.collect();
+        names.into_iter().collect()
+    }
+
+    const HARBOUR: &str = "\
+v1alpha1 Workspace\nmetadata: {name: home}\nspec: {}\n---\n\
+v1alpha1 Workspace\nmetadata: {name: annex}\nspec: {accountRef: {name: home}}\n---\n\
+v1alpha1 Workspace\nmetadata: {name: other}\nspec: {people: {tokensSecretRef: {name: tokens}}}\n---\n\
+v1alpha1 ToolSource\nmetadata: {name: crm}\nspec: {mcp: {url: 'https://a.example'}, auth: {bearer: {secretKeyRef: {name: crm, key: t}}}}\n---\n\
+v1alpha1 ToolSource\nmetadata: {name: hr}\nspec: {mcp: {url: 'https://a.example'}, auth: {bearer: {secretKeyRef: {name: mine, key: t}}}}\n---\n\
+v1alpha1 ToolSource\nmetadata: {name: spare}\nspec: {mcp: {url: 'https://a.example'}}\n---\n\
+v1alpha1 Agent\nmetadata: {name: a}\nspec: {workspaceRef: {name: home}, key: {secretName: mine}}\n---\n\
+v1alpha1 ToolGrant\nmetadata: {name: of-annex}\nspec: {workspaceRef: {name: annex}, agents: {all: true}, tools: [crm/list, crm/get, memory]}\n---\n\
+v1alpha1 ToolGrant\nmetadata: {name: of-other}\nspec: {workspaceRef: {name: other}, agents: {all: true}, tools: [hr/*]}\n---\n\
+v1alpha1 ToolGrant\nmetadata: {name: of-nobody}\nspec: {workspaceRef: {name: gone}, agents: {all: true}, tools: [crm/*]}\n";
+
+    #[test]
+    fn an_account_asks_the_sources_that_grants_of_its_workspaces_name() {
+        let caches = caches(HARBOUR);
+        let sources = |account| {
+            let sources = caches.sources_of("default", account);
+            sources
+                .iter()
+                .map(|source| source.name_any())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(sources("home"), ["crm"]);
+        assert_eq!(sources("other"), ["hr"]);
+        assert!(sources("annex").is_empty());
+        assert_eq!(caches.grants_of("default", "crm").len(), 2);
+        assert!(caches.grants_of("elsewhere", "crm").is_empty());
+        for (secret, expected) in [("mine", true), ("tokens", true), ("crm", false)] {
+            assert_eq!(caches.keeps_keys("default", secret), expected, "{secret}");
+        }
+    }
+
+    #[test]
+    fn what_a_gateway_may_read_and_a_source_says_follows_grants_and_sources() {
+        let caches = caches(HARBOUR);
+        let source = |name: &str| {
+            let found = caches.sources.find(|source| source.name_any() == name);
+            found.unwrap()
+        };
+        let grant = caches
+            .grants
+            .find(|grant| grant.name_any() == "of-annex")
+            .unwrap();
+        let of_grant = ["grant of-annex", "source crm", "workspace home"];
+        assert_eq!(names_of(grant.wakes(&caches, false)), of_grant);
+        assert_eq!(names_of(grant.wakes(&caches, true)), of_grant);
+        let of_source = names_of(source("hr").wakes(&caches, false));
+        assert!(
+            of_source.contains(&"workspace other".to_owned()),
+            "{of_source:?}"
+        );
+        assert!(
+            !of_source.contains(&"workspace home".to_owned()),
+            "{of_source:?}"
+        );
+        // Its key's Secret is the one that hr names for a credential.
+        let agent = caches.agents.find(|agent| agent.name_any() == "a").unwrap();
+        let of_agent = names_of(agent.wakes(&caches, false));
+        for expected in ["source hr", "workspace other"] {
+            assert!(of_agent.contains(&expected.to_owned()), "{of_agent:?}");
+        }
+    }
+
+    #[test]
+    fn a_source_that_no_grant_names_any_more_is_woken() {
+        let (sources, mut writer) = store();
+        let mut caches = caches(HARBOUR);
+        let mut spare = (*caches
+            .sources
+            .find(|source| source.name_any() == "spare")
+            .unwrap())
+        .clone();
+        let known = conditions::Wanted::new(kind::REACHABLE, Some(true), "Discovered", "");
+        spare.status = Some(chandlery_crds::ToolSourceStatus {
+            conditions: conditions::merge(&[], &[known], 1, jiff::Timestamp::UNIX_EPOCH),
+            ..Default::default()
+        });
+        writer.apply_watcher_event(&Event::Apply(spare));
+        caches.sources = sources;
+        let grant = caches
+            .grants
+            .find(|grant| grant.name_any() == "of-other")
+            .unwrap();
+        assert_eq!(
+            names_of(grant.wakes(&caches, false)),
+            ["grant of-other", "source spare", "workspace other"]
+        );
     }
 }

@@ -1,9 +1,14 @@
-//! What the operator says of ToolSources and ToolGrants: whether what they refer to is there.
+//! What the operator says of ToolSources and ToolGrants: whether what they refer to is there and may be used so, and what
+//! a gateway may read for them.
+
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use chandlery_tests::agents::DESK;
 use chandlery_tests::namespace::{Namespace, in_namespace};
-use chandlery_tests::release;
+use chandlery_tests::{eventually, release};
+use k8s_openapi::api::rbac::v1::Role;
+use kube::Api;
 
 const SOURCE: &str = "
 apiVersion: chandlery.dev/v1alpha1
@@ -57,6 +62,96 @@ async fn sources_and_grants_say_what_they_miss_until_it_is_there() {
         Ok(())
     })
     .await;
+}
+
+const HR: &str = "
+apiVersion: v1
+kind: Secret
+metadata: {name: hr, annotations: {chandlery.dev/allowed-hosts: hr.example}}
+stringData: {token: of-the-upstream}
+---
+apiVersion: chandlery.dev/v1alpha1
+kind: ToolSource
+metadata: {name: hr}
+spec:
+  mcp: {url: 'https://crm.example/mcp'}
+  auth: {bearer: {secretKeyRef: {name: hr, key: token}}}
+";
+const KEY: &str = "
+apiVersion: chandlery.dev/v1alpha1
+kind: ToolSource
+metadata: {name: key}
+spec:
+  mcp: {url: 'https://crm.example/mcp'}
+  auth: {bearer: {secretKeyRef: {name: agent-one-mcp, key: token}}}
+";
+
+// Design §8: a gateway reads the Secrets and ConfigMaps of granted sources by their names, and never a key.
+#[tokio::test]
+#[ignore = "needs the test cluster"]
+async fn a_gateway_may_read_what_granted_sources_name_and_nothing_else() {
+    release::installed().await.expect("install the charts");
+    in_namespace(async |namespace| {
+        for manifests in [REFERRED, SOURCE, HR, KEY, DESK] {
+            namespace.apply(manifests).await?;
+        }
+        until_readable(namespace, &[]).await?;
+        namespace.apply(GRANT).await?;
+        until_readable(namespace, &["configmaps crm", "secrets crm"]).await?;
+        let more = GRANT.replace("tools: [crm/*]", "tools: [crm/*, hr/*, key/*]");
+        namespace.apply(&more).await?;
+        let expected = ["configmaps crm", "secrets crm", "secrets hr"];
+        until_readable(namespace, &expected).await?;
+        namespace
+            .kubectl(&["delete", "toolgrants.chandlery.dev/crm-for-one"])
+            .await?;
+        until_readable(namespace, &[]).await
+    })
+    .await;
+}
+
+#[tokio::test]
+#[ignore = "needs the test cluster"]
+async fn a_secret_goes_to_the_hosts_that_it_names_alone() {
+    release::installed().await.expect("install the charts");
+    in_namespace(async |namespace| {
+        namespace.apply(HR).await?;
+        namespace.apply(KEY).await?;
+        let wait = |reason: &str| {
+            format!(
+                "--for=jsonpath={{.status.conditions[?(@.type==\"ResolvedRefs\")].reason}}={reason}"
+            )
+        };
+        for (source, reason) in [("hr", "SecretHostNotAllowed"), ("key", "SecretInvalid")] {
+            let object = format!("toolsources.chandlery.dev/{source}");
+            namespace
+                .kubectl(&["wait", &wait(reason), &object, "--timeout=60s"])
+                .await?;
+        }
+        let allowed = HR.replace("allowed-hosts: hr.example", "allowed-hosts: '*.example'");
+        namespace.apply(&allowed).await?;
+        until(namespace, "toolsources.chandlery.dev/hr", "True").await
+    })
+    .await;
+}
+
+/// Waits until the gateway's Role names exactly these, each as `<resource> <name>`, in order.
+async fn until_readable(namespace: &Namespace, expected: &[&str]) -> Result<()> {
+    eventually("the gateway's Role", Duration::from_secs(30), async || {
+        let roles: Api<Role> = namespace.api();
+        let role = roles.get("gateway-desk").await?;
+        let mut readable = Vec::new();
+        for rule in role.rules.unwrap_or_default() {
+            for name in rule.resource_names.unwrap_or_default() {
+                let resources = rule.resources.iter().flatten();
+                readable.extend(resources.map(|resource| format!("{resource} {name}")));
+            }
+        }
+        readable.sort();
+        ensure!(readable == expected, "{readable:?}");
+        Ok(Some(()))
+    })
+    .await
 }
 
 async fn until(namespace: &Namespace, object: &str, status: &str) -> Result<()> {

@@ -1,8 +1,10 @@
 //! What there is. Reads only; what is absent is data.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use chandlery_crds::{Workspace, names};
+use chandlery_crds::{ToolSource, Workspace, check, names};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount};
 use k8s_openapi::api::networking::v1::NetworkPolicy;
@@ -10,6 +12,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt;
 
+use super::plan::MOST_NAMES;
 use super::plan::network::ApiServer;
 use crate::api::Error;
 use crate::context::Context;
@@ -42,6 +45,10 @@ pub(crate) struct Gateway {
     pub(crate) store_secret: Option<Secret>,
     /// The Secret that is to hold the tokens of people.
     pub(crate) people_secret: Option<Secret>,
+    /// The ToolSources that grants of the account's Workspaces name.
+    pub(crate) sources: Vec<Arc<ToolSource>>,
+    /// Those of the Secrets with their credentials that are where keys or people's tokens lie, or belong to us otherwise.
+    pub(crate) kept_secrets: BTreeSet<String>,
     pub(crate) pods: Vec<Arc<Pod>>,
     pub(crate) api_server: Vec<ApiServer>,
 }
@@ -106,6 +113,8 @@ async fn gateway(
                 .get(names::WORKSPACE_LABEL)
                 .is_some_and(|label| label == account)
     });
+    let sources = caches.sources_of(namespace, account);
+    let kept_secrets = kept_secrets(ctx, namespace, &sources).await?;
     Ok(Gateway {
         own_secret: cluster.get(namespace, name).await?,
         service_account: Live::observe(cluster, &caches.service_accounts, namespace, name, account)
@@ -120,7 +129,35 @@ async fn gateway(
         budget: Live::observe(cluster, &caches.budgets, namespace, name, account).await?,
         store_secret,
         people_secret,
+        sources,
+        kept_secrets,
         pods,
         api_server: ctx.api_server.borrow().clone(),
     })
+}
+
+/// Looks at each Secret that the sources name, a few at a time; of the first that a Role has room for.
+async fn kept_secrets(
+    ctx: &Context,
+    namespace: &str,
+    sources: &[Arc<ToolSource>],
+) -> Result<BTreeSet<String>, Error> {
+    const AT_A_TIME: usize = 8;
+    let credentials = sources.iter().filter_map(|source| {
+        let (reference, _) = source.spec.credential_ref()?;
+        Some(reference.name.clone())
+    });
+    let names: BTreeSet<String> = credentials.collect();
+    let look = async |name: String| {
+        let is_kept = names::is_own_secret(&name) || ctx.caches.keeps_keys(namespace, &name) || {
+            let secret: Option<Secret> = ctx.cluster.get(namespace, &name).await?;
+            secret.as_ref().is_some_and(check::is_ours)
+        };
+        Ok(is_kept.then_some(name))
+    };
+    stream::iter(names.into_iter().take(MOST_NAMES).map(look))
+        .buffer_unordered(AT_A_TIME)
+        .try_filter_map(|kept| std::future::ready(Ok(kept)))
+        .try_collect()
+        .await
 }

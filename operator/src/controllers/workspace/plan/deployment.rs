@@ -284,6 +284,9 @@ fn arguments(owner: &Owner, spec: &GatewaySpec, settings: &GatewaySettings) -> V
         flag("max-config-staleness", staleness.0.clone());
     }
     flag("log-format", "json".to_owned());
+    if settings.require_secret_hosts {
+        arguments.push("--require-secret-hosts".to_owned());
+    }
     arguments
 }
 

@@ -26,6 +26,7 @@ use crate::keys::binding::{self, Binding};
 use crate::keys::{self, Happened, Rotation, Situation, Standing};
 use crate::objects::{NotOurs, Owner, SecretWrite};
 use crate::settings::GatewaySettings;
+pub(crate) use rights::MOST_NAMES;
 
 /// What to do about a Workspace, and what to say of it.
 #[derive(Debug)]
@@ -213,6 +214,16 @@ fn account(
             ));
         }
     }
+    // No gateway is let near a key, whatever people write.
+    let tokens = people.filter(|_| !is_ours);
+    let tokens = tokens.map(|people| people.tokens_secret_ref.name.as_str());
+    let readable = rights::readable(tokens, &seen.sources, &seen.kept_secrets);
+    if readable.is_cut {
+        let message = format!(
+            "its ToolSources name more than {MOST_NAMES} Secrets or ConfigMaps, and its gateway may read the first {MOST_NAMES}: let sources share them, or grant some to another account"
+        );
+        obstacles.push(Obstacle::stalled(reason::INVALID, message));
+    }
     let own_secret = storage::own_keys(owner, seen.own_secret.as_ref(), fresh);
     let foreign = foreign_objects(owner, seen);
     if let Some(stuck) = seen.deployment.ours().and_then(gave_up) {
@@ -242,8 +253,7 @@ fn account(
         }
         Ok(own_secret) => Some(Gateway {
             service_account: rights::service_account(owner),
-            // No gateway is let near a key, whatever people write.
-            role: rights::role(owner, people.filter(|_| !is_ours)),
+            role: rights::role(owner, &readable),
             role_binding: rights::role_binding(owner),
             policy: network::policy(owner, &spec, &seen.api_server, settings),
             own_secret,

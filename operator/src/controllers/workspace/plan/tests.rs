@@ -1,6 +1,8 @@
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use chandlery_crds::ToolSource;
 use expect_test::{Expect, expect, expect_file};
 use k8s_openapi::api::core::v1::Secret;
 use serde::Serialize;
@@ -17,6 +19,7 @@ fn settings() -> GatewaySettings {
         image_pull_policy: Some(PullPolicy::IfNotPresent),
         operator_namespace: "chandlery-system".to_owned(),
         cluster_domain: "cluster.local".to_owned(),
+        require_secret_hosts: false,
     }
 }
 
@@ -376,6 +379,97 @@ fn the_gateway_may_read_the_one_secret_of_its_people() {
           - get
     "#]]
     .assert_eq(&yaml(&role.rules));
+}
+
+fn source(name: &str, spec: &str) -> Arc<ToolSource> {
+    let text = format!(
+        "apiVersion: chandlery.dev/v1alpha1\nkind: ToolSource\nmetadata: {{name: {name}, namespace: harbour}}\nspec: {spec}\n"
+    );
+    Arc::new(serde_saphyr::from_str(&text).unwrap())
+}
+
+/// A source whose credential lies in that Secret.
+fn shows(secret: &str) -> Arc<ToolSource> {
+    let spec = format!(
+        "{{mcp: {{url: 'https://{secret}.example'}}, auth: {{bearer: {{secretKeyRef: {{name: {secret}, key: token}}}}}}}}"
+    );
+    source(secret, &spec)
+}
+
+#[test]
+fn the_gateway_may_read_what_its_sources_name() {
+    let mut observed = running();
+    let api = "{openapi: {configMapKeyRef: {name: api, key: a}}, tls: {caBundle: {configMapKeyRef: {name: ca, key: c}}}}";
+    let hr = "{openapi: {configMapKeyRef: {name: api, key: b}}, auth: {basic: {username: u, secretKeyRef: {name: crm, key: password}}}}";
+    observed.gateway.sources = vec![shows("zoo"), source("api", api), source("hr", hr)];
+    observed
+        .gateway
+        .sources
+        .extend([shows("crm"), shows("kept")]);
+    observed.gateway.kept_secrets = BTreeSet::from(["kept".to_owned()]);
+    let plan = plan_of("{people: {tokensSecretRef: {name: people}}}", &observed);
+    let rules = plan.gateway.unwrap().role.rules.unwrap();
+    expect![[r#"
+        - apiGroups:
+          - ""
+          resourceNames:
+          - crm
+          - people
+          - zoo
+          resources:
+          - secrets
+          verbs:
+          - get
+        - apiGroups:
+          - ""
+          resourceNames:
+          - api
+          - ca
+          resources:
+          - configmaps
+          verbs:
+          - get
+    "#]]
+    .assert_eq(&yaml(&rules[1..].to_vec()));
+}
+
+#[test]
+fn a_role_names_only_so_many_secrets_and_the_workspace_says_so() {
+    let mut observed = running();
+    let sources = (0..=MOST_NAMES).map(|at| shows(&format!("s{at:03}")));
+    observed.gateway.sources = sources.collect();
+    let plan = plan_of("{}", &observed);
+    expect![[r#"
+        StoreReady True ClaimBound: the volume claim is bound
+        GatewayReady True ReplicasServe: 1 of 1 replicas serve
+        Ready False Invalid: its ToolSources name more than 256 Secrets or ConfigMaps, and its gateway may read the first 256: let sources share them, or grant some to another account
+        Stalled True Invalid: its ToolSources name more than 256 Secrets or ConfigMaps, and its gateway may read the first 256: let sources share them, or grant some to another account
+    "#]]
+    .assert_eq(&conditions(&plan));
+    let rules = plan.gateway.unwrap().role.rules.unwrap();
+    assert_eq!(rules[1].resource_names.as_ref().unwrap().len(), MOST_NAMES);
+}
+
+#[test]
+fn gateways_require_of_secrets_what_the_operator_requires() {
+    let arguments = |require_secret_hosts| {
+        let settings = GatewaySettings {
+            require_secret_hosts,
+            ..settings()
+        };
+        let plan = plan(
+            &workspace("{}"),
+            &observed(),
+            &settings,
+            &mut || [7; 32],
+            Timestamp::UNIX_EPOCH,
+        );
+        let pod = plan.gateway.unwrap().deployment.spec.unwrap().template.spec;
+        pod.unwrap().containers[0].args.clone().unwrap()
+    };
+    let flag = "--require-secret-hosts".to_owned();
+    assert!(arguments(true).contains(&flag));
+    assert!(!arguments(false).contains(&flag));
 }
 
 #[test]
