@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use chandlery_crds::names;
-use chandlery_crds::report::{AgentReport, ApprovalNews, Report};
+use chandlery_crds::report::{AgentReport, ApprovalNews, Report, SourceReport};
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 
@@ -62,6 +62,16 @@ pub(crate) enum Coverage {
     /// These pods do not serve it yet.
     Waiting(Vec<String>),
     All,
+}
+
+/// What a replica says of a ToolSource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// It has not reported yet.
+    Silent,
+    /// It does not know the source, or has no use for it.
+    Nothing,
+    Found(SourceReport),
 }
 
 /// The replicas of an account; `None` for one that has not reported yet.
@@ -136,6 +146,28 @@ impl Board {
             .cloned()
     }
 
+    /// What each replica of the namespace's accounts says of a ToolSource, in the order of accounts and pods.
+    pub(crate) fn source(&self, namespace: &str, uid: &str) -> Vec<(Replica, Word)> {
+        let accounts = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut words: Vec<(Replica, Word)> = accounts
+            .iter()
+            .filter(|(account, _)| account.namespace == namespace)
+            .flat_map(|(_, replicas)| replicas)
+            .map(|(replica, report)| {
+                let word = match report {
+                    None => Word::Silent,
+                    Some(report) => match report.sources.get(uid) {
+                        None => Word::Nothing,
+                        Some(found) => Word::Found(found.clone()),
+                    },
+                };
+                (replica.clone(), word)
+            })
+            .collect();
+        words.sort_by(|(one, _), (other, _)| one.cmp(other));
+        words
+    }
+
     /// What every replica says of the Agent's calls that people decide about; each knows of some.
     pub(crate) fn approvals(&self, account: &Account, uid: &str) -> Vec<ApprovalNews> {
         let accounts = self.0.read().unwrap_or_else(PoisonError::into_inner);
@@ -163,10 +195,19 @@ fn changed(before: &Report, after: &Report) -> BTreeSet<String> {
             .filter(|(uid, value)| before.get(*uid) != Some(value))
             .map(|(uid, _)| uid.clone())
     }
+    fn gone<'a, V>(
+        before: &'a BTreeMap<String, V>,
+        after: &'a BTreeMap<String, V>,
+    ) -> impl Iterator<Item = String> + 'a {
+        let uids = before.keys().filter(|uid| !after.contains_key(*uid));
+        uids.cloned()
+    }
     differing(&before.agents, &after.agents)
         .chain(differing(&before.workspaces, &after.workspaces))
         .chain(differing(&before.grants, &after.grants))
         .chain(differing(&before.sources, &after.sources))
+        // A source that a replica asks no more is news, too: what it said of it counts no longer.
+        .chain(gone(&before.sources, &after.sources))
         .collect()
 }
 
@@ -238,5 +279,44 @@ mod tests {
         );
         board.set_replicas(&BTreeSet::new());
         assert_eq!(board.coverage(&account, serves), Coverage::NoReplica);
+    }
+
+    #[test]
+    fn what_replicas_find_of_a_source_is_known_by_replica() {
+        let board = Board::default();
+        let elsewhere = Replica {
+            account: Account {
+                namespace: "pier".to_owned(),
+                name: "crew".to_owned(),
+            },
+            ..replica("three")
+        };
+        board.set_replicas(&BTreeSet::from([replica("two"), replica("one"), elsewhere]));
+        let found = SourceReport {
+            generation: 3,
+            ..SourceReport::default()
+        };
+        let report = |found: Option<&SourceReport>| Report {
+            sources: found
+                .map(|found| ("s".to_owned(), found.clone()))
+                .into_iter()
+                .collect(),
+            ..Report::default()
+        };
+        let uids = BTreeSet::from(["s".to_owned()]);
+        assert_eq!(
+            board.set_report(&replica("two"), report(Some(&found))),
+            uids
+        );
+        assert_eq!(
+            board.source("harbour", "s"),
+            [
+                (replica("one"), Word::Silent),
+                (replica("two"), Word::Found(found))
+            ]
+        );
+        assert_eq!(board.set_report(&replica("two"), report(None)), uids);
+        let (_, last) = &board.source("harbour", "s")[1];
+        assert_eq!(*last, Word::Nothing);
     }
 }
