@@ -49,6 +49,8 @@ pub(super) fn awaiting(tool: &str, awaiting: &Awaiting, is_newer: bool) -> Vec<u
         "approval_id": id,
         "tool": tool,
         "expires_at": expires_at,
+        // Some clients show their model this and not the text.
+        "next": "Call it again with the same arguments after the decision.",
     });
     finished(&text, Some(&value), false, is_newer)
 }
