@@ -12,6 +12,13 @@ use crate::directory::Agent;
 use crate::gate::Permit;
 use crate::tool::{Operation, Output, Tool, ToolError};
 
+/// The stateless revision of the protocol; every request says so in its `_meta` and its headers.
+pub const NEWER: &str = "2026-07-28";
+/// The revisions with `initialize` and sessions, newest first.
+pub const OLDER: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+/// The extension of the protocol for calls that go on for longer than a request.
+pub const TASKS: &str = "io.modelcontextprotocol/tasks";
+
 /// A tool family. Adding one is a folder under `families/` and a line in `families/mod.rs`.
 pub trait Family: Send + Sync + 'static {
     /// The tools, in the order in which they are listed. Asked once, at start.
@@ -61,12 +68,20 @@ pub trait Family: Send + Sync + 'static {
         call: Call<'a>,
     ) -> BoxFuture<'a, Result<Output, ToolError>>;
 
+    /// The ToolSource that it is the way to, by name. What such a family has besides tools is for agents alone whose
+    /// grants say so.
+    fn source(&self) -> Option<&str> {
+        None
+    }
+
     /// Which of the protocol's other features the family has.
     fn features(&self) -> Features {
         Features::default()
     }
 
     /// Answers a request of [`Family::features`] (`resources/…`, `prompts/…`, `completion/complete`, …), JSON in and out.
+    ///
+    /// One for something that it does not have gets [`RpcError::not_found`]; another family may have it.
     fn request<'a>(
         &'a self,
         agent: &'a Arc<Agent>,
@@ -75,13 +90,7 @@ pub trait Family: Send + Sync + 'static {
         client: &'a dyn Client,
     ) -> BoxFuture<'a, Result<Value, RpcError>> {
         let _ = (agent, params, client);
-        Box::pin(async move {
-            Err(RpcError {
-                code: -32601,
-                message: format!("Method not found: {method}"),
-                data: None,
-            })
-        })
+        Box::pin(std::future::ready(Err(RpcError::no_method(method))))
     }
 }
 
@@ -115,7 +124,7 @@ impl Call<'_> {
     }
 }
 
-/// The client of a running call. On the fast lane nothing of this can be used: see [`Tool::interactive`].
+/// The client of a running call. One on the fast lane cannot be talked to: see [`Tool::interactive`].
 pub trait Client: Send + Sync {
     /// Revision of the protocol that the request speaks.
     fn protocol_version(&self) -> &str;
@@ -123,7 +132,12 @@ pub trait Client: Send + Sync {
     fn capabilities(&self) -> Value;
     /// The progress token of the request.
     fn progress_token(&self) -> Option<Value>;
-    /// `inputResponses` and `requestState` of a request that was asked before, as they came.
+    /// From which level on the client wants log messages of this request (newer era only).
+    fn log_level(&self) -> Option<Value> {
+        None
+    }
+    /// `inputResponses` as they came, and `requestState` as [`Output::NeedsInput`] gave it, of a request that was
+    /// answered with questions before.
     fn retry(&self) -> Option<Value>;
     /// Sends a notification on this request's stream.
     fn notify<'a>(&'a self, method: &'a str, params: Value) -> BoxFuture<'a, Result<(), RpcError>>;
@@ -145,10 +159,43 @@ pub struct Features {
     pub logging: bool,
 }
 
+impl Features {
+    /// What either has.
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            resources: self.resources | other.resources,
+            subscriptions: self.subscriptions | other.subscriptions,
+            prompts: self.prompts | other.prompts,
+            completions: self.completions | other.completions,
+            logging: self.logging | other.logging,
+        }
+    }
+}
+
 /// A JSON-RPC error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RpcError {
     pub code: i32,
     pub message: String,
     pub data: Option<Value>,
+}
+
+impl RpcError {
+    /// There is no such method.
+    pub fn no_method(method: &str) -> Self {
+        Self {
+            code: -32601,
+            message: format!("Method not found: {method}"),
+            data: None,
+        }
+    }
+
+    /// There is no such prompt or resource.
+    pub fn not_found(what: &str) -> Self {
+        Self {
+            code: -32602,
+            message: format!("Not found: {what}"),
+            data: None,
+        }
+    }
 }

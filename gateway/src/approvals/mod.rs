@@ -501,7 +501,10 @@ impl Kept {
                 text: text.clone(),
                 value: value.clone(),
             },
-            Ok(Output::Raw(value)) => Self::Raw(value.clone()),
+            Ok(Output::Raw(result)) => {
+                Self::Raw(serde_json::from_slice(result).unwrap_or_default())
+            }
+            Ok(Output::NeedsInput(value)) => Self::Raw(value.clone()),
             Err(error) => Self::Failed {
                 refused: error.kind == ErrorKind::Refused,
                 message: error.message.clone(),
@@ -513,7 +516,7 @@ impl Kept {
         match self {
             Self::Text(text) => Ok(Output::Text(text)),
             Self::Structured { text, value } => Ok(Output::Structured { text, value }),
-            Self::Raw(value) => Ok(Output::Raw(value)),
+            Self::Raw(value) => Ok(Output::Raw(value.to_string().into())),
             Self::Failed {
                 refused: true,
                 message,

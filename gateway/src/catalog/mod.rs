@@ -13,10 +13,11 @@ use chandlery_crds::{Listing, check};
 use dashmap::DashMap;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 pub use self::registry::{Offer, Registry, Taken};
-use crate::directory::Agent;
+use crate::directory::{Agent, ToolGrant};
 use crate::family::{Family, Features};
 use crate::gate::{Absence, Rights, is_never_served};
 use crate::tool::{Operation, Served, Switch, Tool, ToolError};
@@ -31,6 +32,8 @@ pub struct Catalog {
     pub tools: Vec<Arc<Tool>>,
     /// The families of the agent's tools, in the same order.
     pub families: Vec<Arc<dyn Family>>,
+    /// The families that have something for the agent besides tools, and what.
+    pub relays: Vec<(Arc<dyn Family>, Features)>,
     /// The entries that serve nothing.
     pub unresolved: Vec<Unresolved>,
     /// Until when all of this is so.
@@ -45,13 +48,54 @@ pub struct Entry {
     pub tool: Arc<Tool>,
     pub family: Arc<dyn Family>,
     pub rights: Rights,
+    talks: Talks,
+}
+
+/// When a call talks to its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Talks {
+    Never,
+    /// If the client listens.
+    ToListeners,
+    Always,
 }
 
 impl Entry {
-    /// Whether a call talks to its client while it runs, or may have to wait for a person.
-    pub fn is_conversation(&self) -> bool {
-        self.tool.interactive || self.rights.may_ask()
+    fn new(tool: Arc<Tool>, family: Arc<dyn Family>, rights: Rights) -> Self {
+        let talks = match &tool.origin {
+            _ if rights.may_ask() => Talks::Always,
+            _ if !tool.interactive => Talks::Never,
+            Some(_) if !has_mirrored(&tool.input_schema) => Talks::ToListeners,
+            _ => Talks::Always,
+        };
+        Self {
+            tool,
+            family,
+            rights,
+            talks,
+        }
     }
+
+    /// Whether a call talks to its client while it runs, may have to wait for a person, or has headers that mirror
+    /// arguments.
+    pub fn is_conversation(&self, client_listens: impl FnOnce() -> bool) -> bool {
+        match self.talks {
+            Talks::Never => false,
+            Talks::ToListeners => client_listens(),
+            Talks::Always => true,
+        }
+    }
+}
+
+/// Whether headers mirror any of the parameters.
+fn has_mirrored(schema: &Map<String, Value>) -> bool {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    schema.contains_key("x-mcp-header")
+        || properties
+            .into_iter()
+            .flat_map(Map::values)
+            .filter_map(Value::as_object)
+            .any(has_mirrored)
 }
 
 /// The catalogs that are in use, one per agent.
@@ -148,11 +192,7 @@ impl Catalog {
             if !rights.is_visible(now) {
                 continue;
             }
-            let entry = Arc::new(Entry {
-                tool: tool.clone(),
-                family: family.clone(),
-                rights,
-            });
+            let entry = Arc::new(Entry::new(tool.clone(), family.clone(), rights));
             entries.insert(tool.name.clone(), entry.clone());
             list(&mut listed, agent.spec.listing, at, entry);
             if families
@@ -162,6 +202,13 @@ impl Catalog {
                 families.push(family.clone());
             }
         }
+        let relays = relays(&registry, &families, &agent, now);
+        let flagged = agent.grants.iter().filter(|grant| relays_anything(grant));
+        let moments = flagged.flat_map(|grant| grant.moments());
+        valid_until = moments
+            .filter(|moment| now < *moment)
+            .chain(valid_until)
+            .min();
         let mut groups = HashMap::new();
         let tools = listed
             .into_iter()
@@ -182,6 +229,7 @@ impl Catalog {
             revision,
             tools,
             families,
+            relays,
             unresolved,
             valid_until,
             entries,
@@ -240,24 +288,69 @@ impl Catalog {
             .join("\n\n")
     }
 
-    /// The protocol's other features that any of the families has.
+    /// What there is for the agent besides tools.
     pub fn features(&self) -> Features {
-        self.families.iter().map(|family| family.features()).fold(
-            Features::default(),
-            |all, one| Features {
-                resources: all.resources | one.resources,
-                subscriptions: all.subscriptions | one.subscriptions,
-                prompts: all.prompts | one.prompts,
-                completions: all.completions | one.completions,
-                logging: all.logging | one.logging,
-            },
-        )
+        let own = self.relays.iter().map(|(_, features)| *features);
+        own.fold(Features::default(), Features::or)
     }
 
-    /// The first of the families that has a feature.
-    pub fn family_with(&self, has: impl Fn(Features) -> bool) -> Option<&Arc<dyn Family>> {
-        self.families.iter().find(|family| has(family.features()))
+    /// The families that have a feature for the agent; of sources, the older ones first.
+    pub fn families_with(
+        &self,
+        has: impl Fn(Features) -> bool,
+    ) -> impl Iterator<Item = &Arc<dyn Family>> {
+        let own = self.relays.iter().filter(move |(_, own)| has(*own));
+        own.map(|(family, _)| family)
     }
+}
+
+/// What each family has for `agent` besides tools: all of it where the family is built in. What a source has is for
+/// agents that name the source, under live grants that name it and say so.
+fn relays(
+    registry: &Registry,
+    families: &[Arc<dyn Family>],
+    agent: &Agent,
+    now: Timestamp,
+) -> Vec<(Arc<dyn Family>, Features)> {
+    let built_in = families.iter().filter(|family| family.source().is_none());
+    let built_in = built_in.map(|family| (family.clone(), family.features()));
+    let sources = registry.sources().iter().filter_map(|family| {
+        let source = family.source()?;
+        let names = |entries: &[String]| {
+            let mut entries = entries.iter().filter_map(|entry| entry.split_once('/'));
+            entries.any(|(named, _)| named == source)
+        };
+        if !names(&agent.spec.tools) {
+            return None;
+        }
+        let live = agent
+            .grants
+            .iter()
+            .filter(|grant| grant.is_live(now) && names(&grant.spec.tools));
+        let (mut resources, mut prompts, mut any) = (false, false, false);
+        for grant in live {
+            any = true;
+            resources |= grant.spec.resources;
+            prompts |= grant.spec.prompts;
+        }
+        let has = family.features();
+        let granted = Features {
+            resources: has.resources && resources,
+            subscriptions: has.subscriptions && resources,
+            prompts: has.prompts && prompts,
+            completions: has.completions && (resources || prompts),
+            logging: has.logging && any,
+        };
+        Some((family.clone(), granted))
+    });
+    built_in
+        .chain(sources)
+        .filter(|(_, features)| *features != Features::default())
+        .collect()
+}
+
+fn relays_anything(grant: &ToolGrant) -> bool {
+    grant.spec.resources || grant.spec.prompts
 }
 
 /// A tool of a list that is being made.

@@ -34,6 +34,8 @@ pub struct Registry {
     tools: Vec<(Arc<Tool>, Arc<dyn Family>)>,
     by_name: HashMap<Cow<'static, str>, usize>,
     aliases: HashMap<&'static str, Alias>,
+    /// The families of sources, whether they have tools or not.
+    sources: Vec<Arc<dyn Family>>,
     /// Grouped tools in use, by the operations that they hold, so that agents with the same ones share a list.
     grouped: Mutex<HashMap<Vec<usize>, Weak<Tool>>>,
 }
@@ -58,6 +60,7 @@ impl Registry {
             tools,
             by_name,
             aliases,
+            sources: Vec::new(),
             grouped: Mutex::default(),
         }
     }
@@ -71,7 +74,9 @@ impl Registry {
         let mut groups: HashMap<Cow<'static, str>, Option<String>> =
             own_groups.map(|group| (group.name.clone(), None)).collect();
         let mut taken = Vec::new();
+        let mut ways = Vec::new();
         for Offer { tools: own, family } in sources {
+            ways.push(family.clone());
             for tool in own {
                 let Some(origin) = &tool.origin else { continue };
                 let group = tool.group.as_ref().map(|group| &group.name);
@@ -112,6 +117,7 @@ impl Registry {
             tools,
             by_name,
             aliases: self.aliases.clone(),
+            sources: ways,
             grouped: Mutex::default(),
         };
         (registry, taken)
@@ -131,6 +137,11 @@ impl Registry {
     /// What the older name `name` stands for.
     pub(super) fn alias(&self, name: &str) -> Option<&Alias> {
         self.aliases.get(name)
+    }
+
+    /// The families of the namespace's sources, the older ones first.
+    pub(super) fn sources(&self) -> &[Arc<dyn Family>] {
+        &self.sources
     }
 
     /// Every tool that an agent could be served, in the order of lists.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use bytes::Bytes;
 use chandlery_crds::{Level, names};
 use serde_json::{Map, Value};
 
@@ -21,7 +22,7 @@ pub struct Tool {
     /// Where a grouped list has it; `None` when it stands there by itself.
     pub group: Option<Group>,
     /// The tool talks to the client while it runs (progress, questions, log messages), or its schema has parameters
-    /// that headers mirror (`x-mcp-header`).
+    /// that headers mirror (`x-mcp-header`). A tool of a source may talk, and does without a client that listens.
     pub interactive: bool,
     /// Where it comes from; `None` for what is built in.
     pub origin: Option<Box<Origin>>,
@@ -174,8 +175,11 @@ pub enum Output {
         text: String,
         value: Value,
     },
-    /// A whole `tools/call` result, passed on as it is.
-    Raw(Value),
+    /// A whole `tools/call` result as JSON, in the words of the client's revision; passed on as it is.
+    Raw(Bytes),
+    /// Questions to the client, as an `input_required` result of the newer era: the call is not done. Its
+    /// `requestState` is sealed on its way to the client, and is good for the same call of the same agent alone.
+    NeedsInput(Value),
 }
 
 impl Output {
@@ -183,7 +187,8 @@ impl Output {
     pub fn size(&self) -> usize {
         match self {
             Self::Text(text) | Self::Structured { text, .. } => text.len(),
-            Self::Raw(value) => value.to_string().len(),
+            Self::Raw(result) => result.len(),
+            Self::NeedsInput(value) => value.to_string().len(),
         }
     }
 }
@@ -210,6 +215,8 @@ pub enum ErrorKind {
     NeedsCapability(&'static str),
     /// What the client sent back of an earlier round is not what it was given. A protocol error too.
     ForgedState,
+    /// The source says that the request's parameters are wrong. A protocol error too.
+    Params,
 }
 
 impl ErrorKind {
@@ -221,6 +228,7 @@ impl ErrorKind {
             Self::Unavailable => "failed",
             Self::NeedsCapability(_) => "needs_capability",
             Self::ForgedState => "forged_state",
+            Self::Params => "bad_parameters",
         }
     }
 }

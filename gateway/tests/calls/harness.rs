@@ -156,7 +156,8 @@ impl Gateway {
     pub(crate) async fn text(&self, agent: &Caller, tool: &str, arguments: Value) -> String {
         match self.ok(agent, tool, arguments).await {
             Output::Text(text) | Output::Structured { text, .. } => text,
-            Output::Raw(value) => value.to_string(),
+            Output::Raw(result) => String::from_utf8(result.to_vec()).unwrap(),
+            Output::NeedsInput(value) => value.to_string(),
         }
     }
 

@@ -31,8 +31,9 @@ use crate::tool::{Output, ToolError};
 
 /// The key of our question in `inputRequests`.
 const QUESTION: &str = "approval";
-/// What our states begin with; others are the tools' own.
+/// What states begin with: of our own question, and of a tool's questions.
 const STATE: &str = "approval:";
+const ROUND: &str = "round:";
 /// How long a client may take for an answer.
 const STATE_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 /// How often a client should look after its task.
@@ -147,20 +148,40 @@ pub(super) fn tell(
 
 const WAITING: &str = "a person has to allow this call";
 
-/// Takes the client's answer to our question, if the request brings one. The call itself goes on as any other.
+/// Seals the state that a tool's questions came with: it comes back with the same call of the same agent, or not at all.
+pub(super) fn seal_state(
+    mcp: &Mcp,
+    caller: &Caller,
+    name: &str,
+    arguments: &RawValue,
+    questions: &mut Value,
+) -> Result<(), ErrorData> {
+    let Some(state) = questions.get_mut("requestState") else {
+        return Ok(());
+    };
+    let options = SealOptions::new().ttl(STATE_LIFETIME);
+    let bound = bound_to(caller, name, arguments);
+    let sealed = mcp
+        .seal
+        .0
+        .seal_json_with(state, &options.associated_data(&bound));
+    let sealed =
+        sealed.map_err(|_| ErrorData::internal_error("the questions could not be sealed", None))?;
+    *state = Value::String(format!("{ROUND}{sealed}"));
+    Ok(())
+}
+
+/// Takes what the client sent back of an earlier round, and gives the tool's part of it. Its answer to our question is
+/// not for the tool: the call goes on as any other.
 pub(super) async fn take_answer(
     mcp: &Mcp,
     caller: &Caller,
     name: &str,
     arguments: &RawValue,
-    client: &dyn Client,
-) -> Result<(), ErrorData> {
-    let Some(retry) = client.retry() else {
-        return Ok(());
-    };
-    let state = retry["requestState"].as_str();
-    let Some(sealed) = state.and_then(|state| state.strip_prefix(STATE)) else {
-        return Ok(());
+    retry: Option<Value>,
+) -> Result<Option<Value>, ErrorData> {
+    let Some(mut retry) = retry else {
+        return Ok(None);
     };
     let forged = || {
         ErrorData::invalid_params(
@@ -168,12 +189,37 @@ pub(super) async fn take_answer(
             None,
         )
     };
+    let state = match retry.get("requestState") {
+        None => return Ok(Some(retry)),
+        Some(state) => state.as_str().ok_or_else(forged)?,
+    };
     let bound = bound_to(caller, name, arguments);
+    if let Some(sealed) = state.strip_prefix(ROUND) {
+        let opened = mcp.seal.0.open_json_with(sealed, &bound);
+        retry["requestState"] = opened.map_err(|_| forged())?;
+        return Ok(Some(retry));
+    }
+    let sealed = state.strip_prefix(STATE).ok_or_else(forged)?;
     let id: String = mcp
         .seal
         .0
         .open_json_with(sealed, &bound)
         .map_err(|_| forged())?;
+    decide(mcp, caller, name, arguments, &id, &retry)
+        .await
+        .map(|()| None)
+}
+
+/// Takes the client's answer to our question about the approval `id`.
+async fn decide(
+    mcp: &Mcp,
+    caller: &Caller,
+    name: &str,
+    arguments: &RawValue,
+    id: &str,
+    retry: &Value,
+) -> Result<(), ErrorData> {
+    let forged = || ErrorData::invalid_params("requestState names no approval", None);
     let id: Id = id.parse().map_err(|_| forged())?;
     let answer = &retry["inputResponses"][QUESTION];
     let approves = match (
@@ -288,7 +334,7 @@ fn run(mcp: &Mcp, caller: &Caller, row: &Approval) {
 fn completed(result: &Result<Output, ToolError>) -> TaskPayload {
     let bytes = match result {
         Ok(output) => results::done(output.clone(), true),
-        Err(error) => results::failed(&error.message, true),
+        Err(error) => results::failed(&error.message, true).into(),
     };
     TaskPayload::Completed {
         result: serde_json::from_slice(&bytes).unwrap_or_default(),

@@ -22,10 +22,8 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use tracing::{error, warn};
 
 use super::peer::Peer;
@@ -36,19 +34,19 @@ use crate::catalog::Catalog;
 use crate::family::{Features, RpcError};
 use crate::http::access::Caller;
 use crate::pipeline::{Answer, Request};
-use crate::tool::ErrorKind;
+use crate::tool::Output;
 
 /// Serves one request of one caller.
 #[derive(Clone)]
 pub(super) struct Handler {
-    mcp: Arc<Mcp>,
-    caller: Caller,
-    catalog: Arc<Catalog>,
-    is_newer: bool,
+    pub(super) mcp: Arc<Mcp>,
+    pub(super) caller: Caller,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) is_newer: bool,
     /// Of the older era, but for `initialize`.
     session: Option<Arc<Session>>,
     /// The request as it was sent: arguments go to the tool as they came.
-    body: Bytes,
+    pub(super) body: Bytes,
     /// What the agent is told as its session begins; `None` for what the families say to everyone.
     instructions: Option<String>,
 }
@@ -134,34 +132,6 @@ impl Handler {
         self
     }
 
-    /// Asks the family that has a feature, and reads its answer as what the protocol calls it.
-    async fn relay<R: DeserializeOwned>(
-        &self,
-        has: impl Fn(Features) -> bool,
-        method: &str,
-        params: impl Serialize,
-        context: RequestContext<RoleServer>,
-    ) -> Result<R, ErrorData> {
-        let Some(family) = self.catalog.family_with(has) else {
-            return Err(not_found(method));
-        };
-        let params = serde_json::to_value(params).map_err(|cause| broken(method, &cause))?;
-        let cancelled = context.ct.clone();
-        let peer = Peer::new(context, &self.body);
-        let answer = family.request(&self.caller.agent, method, params, &peer);
-        let mut answer = cancelled
-            .run_until_cancelled(answer)
-            .await
-            .ok_or_else(|| ErrorData::internal_error("cancelled", None))?
-            .map_err(rpc_error)?;
-        if let (true, Some(fields)) = (self.is_newer, answer.as_object_mut()) {
-            fields
-                .entry("resultType")
-                .or_insert_with(|| json!("complete"));
-        }
-        serde_json::from_value(answer).map_err(|cause| broken(method, &cause))
-    }
-
     fn features(&self) -> Features {
         self.catalog.features()
     }
@@ -226,13 +196,15 @@ impl ServerHandler for Handler {
     ) -> Result<CallToolResponse, ErrorData> {
         let name = request.name.into_owned();
         let cancelled = context.ct.clone();
-        let peer = Arc::new(Peer::new(context, &self.body));
+        let peer = Peer::new(context, &self.body);
         let worker = match &self.session {
             Some(session) => Some(session.to_string()),
             None => peer.worker(),
         };
         let arguments = arguments(&self.body);
-        asking::take_answer(&self.mcp, &self.caller, &name, &arguments, &*peer).await?;
+        let (mcp, caller) = (&self.mcp, &self.caller);
+        let retry = asking::take_answer(mcp, caller, &name, &arguments, peer.sent_back()).await?;
+        let peer = Arc::new(peer.with_retry(retry));
         let patience = asking::patience(&*peer);
         let call = self.mcp.pipeline.call(Request {
             agent: self.caller.agent.clone(),
@@ -248,28 +220,21 @@ impl ServerHandler for Handler {
             .progress_while(self.mcp.settings.progress_interval, call)
             .await;
         let result = match answer {
+            Answer::Done(Output::NeedsInput(mut questions)) => {
+                asking::seal_state(mcp, caller, &name, &arguments, &mut questions)?;
+                return serde_json::from_value(questions)
+                    .map(CallToolResponse::InputRequired)
+                    .map_err(|cause| broken("tools/call", &cause));
+            }
             Answer::Done(output) => results::done(output, self.is_newer),
-            Answer::Failed(failure) => match failure.kind {
-                ErrorKind::NeedsCapability(capability) => {
-                    let data = json!({"requiredCapabilities": {capability: {}}});
-                    return Err(ErrorData::new(
-                        ErrorCode::MISSING_REQUIRED_CLIENT_CAPABILITY,
-                        failure.message,
-                        Some(data),
-                    ));
-                }
-                ErrorKind::ForgedState => {
-                    return Err(ErrorData::invalid_params(failure.message, None));
-                }
-                ErrorKind::Arguments | ErrorKind::Refused | ErrorKind::Unavailable => {
-                    results::failed(&failure.message, self.is_newer)
-                }
+            Answer::Failed(failure) => match results::protocol_error(&failure) {
+                Some(error) => return Err(rpc_error(error)),
+                None => results::failed(&failure.message, self.is_newer).into(),
             },
             Answer::Awaiting(awaiting) if self.is_newer => {
-                let (mcp, caller) = (&self.mcp, &self.caller);
                 return asking::tell(mcp, caller, &name, &arguments, &awaiting, patience);
             }
-            Answer::Awaiting(awaiting) => results::awaiting(&name, &awaiting, false),
+            Answer::Awaiting(awaiting) => results::awaiting(&name, &awaiting, false).into(),
             Answer::UnknownTool => {
                 return Err(ErrorData::invalid_params(
                     results::unknown_tool(&name),
@@ -279,14 +244,9 @@ impl ServerHandler for Handler {
             // Nobody reads it: the client has gone or has cancelled the call.
             Answer::Cancelled => return Err(ErrorData::internal_error("cancelled", None)),
         };
-        let result: Value =
-            serde_json::from_slice(&result).map_err(|cause| broken("tools/call", &cause))?;
-        let response = if needs_input(&result) {
-            serde_json::from_value(result).map(CallToolResponse::InputRequired)
-        } else {
-            serde_json::from_value(result).map(CallToolResponse::Complete)
-        };
-        response.map_err(|cause| broken("tools/call", &cause))
+        serde_json::from_slice(&result)
+            .map(CallToolResponse::Complete)
+            .map_err(|cause| broken("tools/call", &cause))
     }
 
     async fn get_task(
@@ -320,7 +280,7 @@ impl ServerHandler for Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        self.relay(|has| has.prompts, "prompts/list", request, context)
+        self.relay_list(|has| has.prompts, "prompts/list", request, context)
             .await
     }
 
@@ -345,7 +305,7 @@ impl ServerHandler for Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        self.relay(|has| has.resources, "resources/list", request, context)
+        self.relay_list(|has| has.resources, "resources/list", request, context)
             .await
     }
 
@@ -354,7 +314,7 @@ impl ServerHandler for Handler {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        self.relay(
+        self.relay_list(
             |has| has.resources,
             "resources/templates/list",
             request,
@@ -428,9 +388,11 @@ impl ServerHandler for Handler {
         request: SetLevelRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.relay(|has| has.logging, "logging/setLevel", request, context)
+        if let Some(session) = &self.session {
+            session.wants_logs();
+        }
+        self.relay_all(|has| has.logging, "logging/setLevel", request, context)
             .await
-            .map(|_: Value| ())
     }
 
     async fn on_custom_request(
@@ -455,8 +417,8 @@ impl ServerHandler for Handler {
     }
 }
 
-/// The arguments of a `tools/call`, as they were sent.
-fn arguments(body: &[u8]) -> Box<RawValue> {
+/// The arguments of a request, as they were sent.
+pub(super) fn arguments(body: &[u8]) -> Box<RawValue> {
     Message::parse(body)
         .ok()
         .and_then(|message| message.params()?.arguments.map(RawValue::to_owned))
@@ -468,11 +430,11 @@ pub(super) fn no_arguments() -> Box<RawValue> {
     RawValue::from_string("{}".to_owned()).expect("an empty object is JSON")
 }
 
-fn needs_input(result: &Value) -> bool {
+pub(super) fn needs_input(result: &Value) -> bool {
     result["resultType"] == "input_required"
 }
 
-fn not_found(method: &str) -> ErrorData {
+pub(super) fn not_found(method: &str) -> ErrorData {
     ErrorData::new(
         ErrorCode::METHOD_NOT_FOUND,
         format!("Method not found: {method}"),
@@ -480,7 +442,7 @@ fn not_found(method: &str) -> ErrorData {
     )
 }
 
-fn rpc_error(failure: RpcError) -> ErrorData {
+pub(super) fn rpc_error(failure: RpcError) -> ErrorData {
     let RpcError {
         code,
         message,

@@ -7,23 +7,25 @@ use std::task::Poll;
 
 use axum::body::Body;
 use axum::response::Response;
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
-use http::HeaderMap;
-use rmcp::model::{ClientCapabilities, Implementation, RequestId};
+use http::{HeaderMap, StatusCode};
+use rmcp::model::{ClientCapabilities, ErrorData, Implementation, RequestId};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
-use super::sessions::Session;
+use super::sessions::{self, Session};
 use super::wire::{
     self, INVALID_PARAMS, METHOD, Message, NAME, NEWER, OLDER, PROTOCOL_VERSION, Params,
 };
-use super::{Mcp, handler, results};
+use super::{Mcp, asking, handler, results};
 use crate::family::{Client, RpcError};
 use crate::http::access::Caller;
 use crate::pipeline::{self, Answer, Patience};
+use crate::tool::Output;
 
 /// A request in which everything that this lane does not use is known to be sound.
 pub(super) struct Request<'a> {
@@ -76,6 +78,20 @@ impl<'a> Request<'a> {
             method,
             params,
             is_newer,
+        })
+    }
+
+    /// Whether a call has somebody to talk to; progress aside, which is the slow lane's anyway.
+    fn client_listens(&self, session: Option<&Session>) -> bool {
+        if let Some(session) = session {
+            return session.listens();
+        }
+        let meta = self.params.and_then(|params| params.meta.as_ref());
+        meta.is_some_and(|meta| {
+            let capabilities = meta.client_capabilities.map(RawValue::get);
+            let capabilities = capabilities.filter(|raw| *raw != "{}");
+            let capabilities = capabilities.and_then(|raw| serde_json::from_str(raw).ok());
+            meta.log_level.is_some() || capabilities.as_ref().is_some_and(sessions::answers)
         })
     }
 
@@ -177,13 +193,21 @@ async fn call(
         cancelled: cancelled.clone(),
     };
     let call = pipeline.prepare(call);
-    if call.is_conversation() {
+    if call.is_conversation(|| request.client_listens(session.as_deref())) {
         return None;
     }
     let mut call = Box::pin(async move { pipeline.go(call).await });
+    let asked = Asked {
+        mcp,
+        caller,
+        id: request.id,
+        name,
+        arguments: params.arguments,
+        is_newer: request.is_newer,
+    };
     // Most calls are done at once, and need no place in the session and no timer.
     if let Poll::Ready(answer) = futures::poll!(call.as_mut()) {
-        return Some(respond(request.id, name, answer, request.is_newer));
+        return Some(asked.respond(answer));
     }
     let in_flight = match &session {
         Some(session) => {
@@ -197,12 +221,22 @@ async fn call(
     };
     tokio::select! {
         biased;
-        answer = call.as_mut() => Some(respond(request.id, name, answer, request.is_newer)),
+        answer = call.as_mut() => Some(asked.respond(answer)),
         () = tokio::time::sleep(mcp.settings.stream_after) => {
             let (id, name, is_newer) = (request.id.to_owned(), name.to_owned(), request.is_newer);
+            let (shared, caller) = (mcp.clone(), caller.clone());
+            let arguments = params.arguments.map(RawValue::to_owned);
             let event = async move {
                 let _in_flight = in_flight;
-                let message = message(&id, &name, call.await, is_newer)?;
+                let asked = Asked {
+                    mcp: &shared,
+                    caller: &caller,
+                    id: &id,
+                    name: &name,
+                    arguments: arguments.as_deref(),
+                    is_newer,
+                };
+                let (_, message) = asked.message(call.await)?;
                 Some(wire::event(&message))
             };
             Some(mcp.streams.finite(stream::once(event).filter_map(std::future::ready)))
@@ -210,29 +244,76 @@ async fn call(
     }
 }
 
-fn respond(id: &str, name: &str, answer: Answer, is_newer: bool) -> Response {
-    match message(id, name, answer, is_newer) {
-        Some(message) => wire::json(message),
-        None => wire::stream(Body::empty()),
-    }
+/// A call that is to be answered.
+struct Asked<'a> {
+    mcp: &'a Mcp,
+    caller: &'a Caller,
+    id: &'a str,
+    name: &'a str,
+    /// As they were sent.
+    arguments: Option<&'a RawValue>,
+    is_newer: bool,
 }
 
-/// The answer as a message; a cancelled call has none.
-fn message(id: &str, name: &str, answer: Answer, is_newer: bool) -> Option<Vec<u8>> {
-    let result = match answer {
-        Answer::Done(output) => results::done(output, is_newer),
-        Answer::Failed(failure) => results::failed(&failure.message, is_newer),
-        Answer::Awaiting(awaiting) => results::awaiting(name, &awaiting, is_newer),
-        Answer::UnknownTool => {
-            return Some(wire::error(
-                id,
-                INVALID_PARAMS,
-                &results::unknown_tool(name),
-            ));
+impl Asked<'_> {
+    fn respond(&self, answer: Answer) -> Response {
+        match self.message(answer) {
+            Some((status, message)) => {
+                let mut response = wire::json(message);
+                *response.status_mut() = status;
+                response
+            }
+            None => wire::stream(Body::empty()),
         }
-        Answer::Cancelled => return None,
-    };
-    Some(wire::result(id, &result))
+    }
+
+    /// The answer as a message, and the status that says it too; a cancelled call has none.
+    fn message(&self, answer: Answer) -> Option<(StatusCode, Vec<u8>)> {
+        let Self {
+            id, name, is_newer, ..
+        } = *self;
+        let result = match answer {
+            Answer::Done(Output::NeedsInput(questions)) => match self.sealed(questions) {
+                Ok(questions) => questions,
+                Err(error) => {
+                    let message = wire::error(id, error.code.0, &error.message);
+                    return Some((StatusCode::OK, message));
+                }
+            },
+            Answer::Done(output) => results::done(output, is_newer),
+            Answer::Failed(failure) => match results::protocol_error(&failure) {
+                Some(RpcError {
+                    code,
+                    message,
+                    data,
+                }) => {
+                    let status = match code {
+                        wire::MISSING_CAPABILITY if is_newer => StatusCode::BAD_REQUEST,
+                        _ => StatusCode::OK,
+                    };
+                    let message = wire::error_with(id, code, &message, data.as_ref());
+                    return Some((status, message));
+                }
+                None => results::failed(&failure.message, is_newer).into(),
+            },
+            Answer::Awaiting(awaiting) => results::awaiting(name, &awaiting, is_newer).into(),
+            Answer::UnknownTool => {
+                let message = results::unknown_tool(name);
+                let message = wire::error(id, INVALID_PARAMS, &message);
+                return Some((StatusCode::OK, message));
+            }
+            Answer::Cancelled => return None,
+        };
+        Some((StatusCode::OK, wire::result(id, &result)))
+    }
+
+    /// A tool's questions, with its state sealed.
+    fn sealed(&self, mut questions: Value) -> Result<Bytes, ErrorData> {
+        let none = handler::no_arguments();
+        let arguments = self.arguments.unwrap_or(&none);
+        asking::seal_state(self.mcp, self.caller, self.name, arguments, &mut questions)?;
+        Ok(questions.to_string().into())
+    }
 }
 
 /// The client of a call on this lane, which cannot be talked to: tools that talk are the slow lane's.

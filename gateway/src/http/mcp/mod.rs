@@ -8,6 +8,7 @@ mod lane_slow;
 mod asking;
 mod handler;
 mod peer;
+mod relay;
 
 mod lists;
 mod results;

@@ -22,6 +22,8 @@ pub(super) struct Peer {
     version: String,
     body: Bytes,
     progress: Mutex<Progress>,
+    /// What the tool gets to see of an earlier round.
+    retry: Option<Value>,
 }
 
 /// What the client was told last. Progress may only grow.
@@ -41,7 +43,28 @@ impl Peer {
             context,
             body: body.clone(),
             progress: Mutex::default(),
+            retry: None,
         }
+    }
+
+    /// With the family's part of what the client sent back of an earlier round.
+    pub(super) fn with_retry(mut self, retry: Option<Value>) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// What the client sent back of an earlier round, as it came.
+    pub(super) fn sent_back(&self) -> Option<Value> {
+        let message = Message::parse(&self.body).ok()?;
+        let params = message.params()?;
+        let fields: Map<String, Value> = [
+            ("inputResponses", params.input_responses),
+            ("requestState", params.request_state),
+        ]
+        .into_iter()
+        .filter_map(|(name, raw)| Some((name.to_owned(), serde_json::from_str(raw?.get()).ok()?)))
+        .collect();
+        (!fields.is_empty()).then_some(Value::Object(fields))
     }
 
     /// `_meta["chandlery.dev/worker"]`.
@@ -123,17 +146,12 @@ impl Client for Peer {
         serde_json::to_value(self.context.meta.get_progress_token()?).ok()
     }
 
+    fn log_level(&self) -> Option<Value> {
+        serde_json::to_value(self.context.meta.log_level()?).ok()
+    }
+
     fn retry(&self) -> Option<Value> {
-        let message = Message::parse(&self.body).ok()?;
-        let params = message.params()?;
-        let fields: Map<String, Value> = [
-            ("inputResponses", params.input_responses),
-            ("requestState", params.request_state),
-        ]
-        .into_iter()
-        .filter_map(|(name, raw)| Some((name.to_owned(), serde_json::from_str(raw?.get()).ok()?)))
-        .collect();
-        (!fields.is_empty()).then_some(Value::Object(fields))
+        self.retry.clone()
     }
 
     fn notify<'a>(&'a self, method: &'a str, params: Value) -> BoxFuture<'a, Result<(), RpcError>> {

@@ -1,35 +1,49 @@
 //! From a call's answer to the bytes of a `tools/call` result, the same for both lanes.
 
+use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::wire::{INVALID_PARAMS, MISSING_CAPABILITY};
+use crate::family::RpcError;
 use crate::pipeline::Awaiting;
 use crate::times::rfc3339;
-use crate::tool::Output;
+use crate::tool::{ErrorKind, Output, ToolError};
 
 /// Largest result in bytes; a common client breaks above 1 MiB per event, envelope included.
 pub(super) const MAX_BYTES: usize = 1_000_000;
 
 /// The result of a call that worked.
-pub(super) fn done(output: Output, is_newer: bool) -> Vec<u8> {
+pub(super) fn done(output: Output, is_newer: bool) -> Bytes {
     let result = match output {
-        Output::Text(text) => return finished(&text, None, false, is_newer),
+        Output::Text(text) => return finished(&text, None, false, is_newer).into(),
         Output::Structured { text, value } => {
-            return finished(&text, Some(&value), false, is_newer);
+            return finished(&text, Some(&value), false, is_newer).into();
         }
-        Output::Raw(mut result) => {
-            if let (true, Some(fields)) = (is_newer, result.as_object_mut()) {
-                fields
-                    .entry("resultType")
-                    .or_insert_with(|| json!("complete"));
-            }
-            result.to_string().into_bytes()
-        }
+        Output::Raw(result) => result,
+        Output::NeedsInput(questions) => questions.to_string().into(),
     };
     if result.len() <= MAX_BYTES {
         result
     } else {
-        failed(&too_large(result.len()), is_newer)
+        failed(&too_large(result.len()), is_newer).into()
     }
+}
+
+/// A failure that is about the request and not about what the call did: no result, but an error of the protocol.
+pub(super) fn protocol_error(failure: &ToolError) -> Option<RpcError> {
+    let (code, data) = match failure.kind {
+        ErrorKind::NeedsCapability(capability) => {
+            let data = json!({"requiredCapabilities": {capability: {}}});
+            (MISSING_CAPABILITY, Some(data))
+        }
+        ErrorKind::ForgedState | ErrorKind::Params => (INVALID_PARAMS, None),
+        ErrorKind::Arguments | ErrorKind::Refused | ErrorKind::Unavailable => return None,
+    };
+    Some(RpcError {
+        code,
+        message: failure.message.clone(),
+        data,
+    })
 }
 
 /// The result of a call that did not work.
@@ -161,7 +175,7 @@ mod tests {
         }
         let value = json!({"rows": "x".repeat(2 << 20)});
         for output in [
-            Output::Raw(value.clone()),
+            Output::Raw(value.to_string().into()),
             Output::Structured {
                 text: String::new(),
                 value,

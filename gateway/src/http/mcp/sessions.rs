@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -14,13 +14,15 @@ use dashmap::DashMap;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 use rmcp::model::{
-    ClientJsonRpcMessage, InitializeRequestParams, JsonRpcMessage, NumberOrString, RequestId,
+    ClientCapabilities, ClientJsonRpcMessage, InitializeRequestParams, JsonRpcMessage,
+    NumberOrString, RequestId,
 };
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::lists::List;
 use super::wire::{self, SESSION_ID};
+use crate::family::TASKS;
 use crate::http::access::Caller;
 
 /// How many sessions there may be and how long they live.
@@ -70,6 +72,8 @@ pub(super) struct Session {
     /// Seconds since the table was made.
     last_seen: AtomicU32,
     next_outgoing: AtomicU32,
+    /// The client has said which log messages it wants.
+    wants_logs: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -146,6 +150,7 @@ impl Sessions {
             list: Mutex::new(list),
             last_seen: AtomicU32::new(self.now()),
             next_outgoing: AtomicU32::new(1),
+            wants_logs: AtomicBool::new(false),
             state: Mutex::new(State::Idle),
         });
         self.rows.insert(session.id, session.clone());
@@ -260,6 +265,15 @@ impl Sessions {
     }
 }
 
+/// Whether a client of these capabilities can be asked something, or can look after a call later.
+pub(super) fn answers(capabilities: &ClientCapabilities) -> bool {
+    let extensions = capabilities.extensions.as_ref();
+    capabilities.elicitation.is_some()
+        || capabilities.sampling.is_some()
+        || capabilities.roots.is_some()
+        || extensions.is_some_and(|extensions| extensions.contains_key(TASKS))
+}
+
 impl Owner {
     pub(super) fn of(caller: &Caller) -> Self {
         Self {
@@ -274,6 +288,16 @@ impl Owner {
 }
 
 impl Session {
+    /// The client has said which log messages it wants.
+    pub(super) fn wants_logs(&self) {
+        self.wants_logs.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a call has somebody to talk to.
+    pub(super) fn listens(&self) -> bool {
+        self.wants_logs.load(Ordering::Relaxed) || answers(&self.client.capabilities)
+    }
+
     /// Lists a call, so that `notifications/cancelled` finds it; `None` when one of that id is running.
     pub(super) fn register(
         self: &Arc<Self>,

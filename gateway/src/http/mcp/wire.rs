@@ -12,14 +12,11 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body::{Frame, SizeHint};
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
+pub(super) use crate::family::{NEWER, OLDER};
 pub(super) use crate::http::access::sole;
-
-/// The stateless revision; every request says so in its `_meta` and its headers.
-pub(super) const NEWER: &str = "2026-07-28";
-/// The revisions with `initialize` and sessions, newest first.
-pub(super) const OLDER: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 pub(super) const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -30,6 +27,7 @@ pub(super) const PARSE_ERROR: i32 = -32700;
 pub(super) const INVALID_REQUEST: i32 = -32600;
 pub(super) const METHOD_NOT_FOUND: i32 = -32601;
 pub(super) const INVALID_PARAMS: i32 = -32602;
+pub(super) const MISSING_CAPABILITY: i32 = -32021;
 
 /// Longest request id that is echoed without a thought.
 const ID_BYTES: usize = 256;
@@ -84,6 +82,8 @@ pub(super) struct Meta<'a> {
     pub(super) client_capabilities: Option<&'a RawValue>,
     #[serde(borrow, rename = "io.modelcontextprotocol/clientInfo")]
     pub(super) client_info: Option<&'a RawValue>,
+    #[serde(borrow, rename = "io.modelcontextprotocol/logLevel")]
+    pub(super) log_level: Option<&'a RawValue>,
     #[serde(borrow, rename = "progressToken")]
     pub(super) progress_token: Option<&'a RawValue>,
     #[serde(borrow, rename = "chandlery.dev/worker")]
@@ -262,8 +262,16 @@ impl http_body::Body for Parts {
 
 /// An error as the answer to `id`, which is JSON; `null` where the request had none.
 pub(super) fn error(id: &str, code: i32, message: &str) -> Vec<u8> {
-    let error = serde_json::json!({"code": code, "message": message}).to_string();
-    envelope(id, b",\"error\":", error.as_bytes())
+    error_with(id, code, message, None)
+}
+
+/// The same, with what belongs to it.
+pub(super) fn error_with(id: &str, code: i32, message: &str, data: Option<&Value>) -> Vec<u8> {
+    let mut error = serde_json::json!({"code": code, "message": message});
+    if let Some(data) = data {
+        error["data"] = data.clone();
+    }
+    envelope(id, b",\"error\":", error.to_string().as_bytes())
 }
 
 fn envelope(id: &str, field: &[u8], value: &[u8]) -> Vec<u8> {

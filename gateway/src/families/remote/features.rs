@@ -1,0 +1,144 @@
+//! Prompts, resources, completions and log levels of a server.
+
+use std::borrow::Cow;
+
+use serde_json::{Map, Value};
+use tokio_util::sync::CancellationToken;
+
+use super::call::Remote;
+use super::server::{Asking, Spoken, Tally};
+use super::wire::{Params, Request};
+use crate::connector::visible;
+use crate::directory::Agent;
+use crate::family::{Client, Features, RpcError};
+
+/// What a server of these capabilities has.
+pub(super) fn features(capabilities: &Value, spoken: Spoken) -> Features {
+    let has = |name: &str| capabilities.get(name).is_some();
+    Features {
+        resources: has("resources"),
+        subscriptions: spoken.older && capabilities["resources"]["subscribe"] == true,
+        prompts: has("prompts"),
+        completions: has("completions"),
+        logging: has("logging"),
+    }
+}
+
+pub(super) async fn request(
+    remote: &Remote,
+    agent: &Agent,
+    method: &str,
+    params: Value,
+    client: &dyn Client,
+) -> Result<Value, RpcError> {
+    let mut params = match params {
+        Value::Object(params) => params,
+        _ => Map::new(),
+    };
+    let server = &remote.server;
+    if method == "logging/setLevel" {
+        let level = params.get("level").cloned().unwrap_or_default();
+        server.levels.insert(agent.uid.clone(), level);
+        for session in server.sessions.of(&agent.uid) {
+            server.set_level(&session).await;
+        }
+        return Ok(Value::Object(Map::new()));
+    }
+    // What the client sent back of an earlier round comes by way of `Client::retry`.
+    params.retain(|name, _| name != "inputResponses" && name != "requestState");
+    match method {
+        "prompts/get" => own_name(&mut params, &remote.prefix)?,
+        "completion/complete" => {
+            if let Some(Value::Object(reference)) = params.get_mut("ref")
+                && reference
+                    .get("type")
+                    .is_some_and(|kind| kind == "ref/prompt")
+            {
+                own_name(reference, &remote.prefix)?;
+            }
+        }
+        _ => {}
+    }
+    let name = match method {
+        "prompts/get" => params.get("name"),
+        "resources/read" => params.get("uri"),
+        _ => None,
+    };
+    let name = name.and_then(Value::as_str);
+    let request = Request {
+        method,
+        name: name.map(|name| Cow::Owned(name.to_owned())),
+        params: Params::of(&params),
+        ..Request::default()
+    };
+    let never = CancellationToken::new();
+    let asking = Asking {
+        agent: &agent.uid,
+        client,
+        cancelled: &never,
+    };
+    let mut tally = Tally::default();
+    let result = match method {
+        // The newer era has no sessions that a subscription could belong to.
+        "resources/subscribe" | "resources/unsubscribe" => {
+            let older = Spoken {
+                newer: false,
+                older: true,
+            };
+            server.ask(older, &asking, &request, &mut tally).await
+        }
+        _ => remote.rounds(&asking, request, &mut tally).await,
+    };
+    let result = result.map_err(|trouble| {
+        remote.notice(&trouble);
+        trouble.rpc_error(&server.name)
+    })?;
+    let mut result: Value = serde_json::from_slice(&result).map_err(|_| RpcError {
+        code: -32603,
+        message: format!("the answer of {} cannot be read", server.name),
+        data: None,
+    })?;
+    let listed = match method {
+        "prompts/list" => "prompts",
+        "resources/list" => "resources",
+        "resources/templates/list" => "resourceTemplates",
+        _ => return Ok(result),
+    };
+    for item in result[listed].as_array_mut().into_iter().flatten() {
+        tidy(item);
+        if method == "prompts/list"
+            && let Some(Value::String(name)) = item.get_mut("name")
+            && !remote.prefix.is_empty()
+        {
+            *name = format!("{}_{name}", remote.prefix);
+        }
+    }
+    Ok(result)
+}
+
+/// Turns a prompt's served name into the server's own; it is another family's if it does not begin as ours do.
+fn own_name(params: &mut Map<String, Value>, prefix: &str) -> Result<(), RpcError> {
+    let Some(Value::String(name)) = params.get_mut("name") else {
+        return Ok(());
+    };
+    if prefix.is_empty() {
+        return Ok(());
+    }
+    let own = name
+        .strip_prefix(prefix)
+        .and_then(|rest| rest.strip_prefix('_'))
+        .map(str::to_owned);
+    *name = own.ok_or_else(|| RpcError::not_found(name))?;
+    Ok(())
+}
+
+/// Takes out of a list's entry what nobody would see.
+fn tidy(item: &mut Value) {
+    for field in ["title", "description"] {
+        if let Some(Value::String(text)) = item.get_mut(field)
+            && let Cow::Owned(seen) = visible(text)
+        {
+            *text = seen;
+        }
+    }
+}

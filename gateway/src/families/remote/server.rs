@@ -1,0 +1,425 @@
+//! The server at the other end: requests go up in the era in which they came, if it speaks both.
+//!
+//! One request is one POST. A plain answer costs no task, no channel and no second reading.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use dashmap::DashMap;
+use futures::future::BoxFuture;
+use http::{HeaderValue, Method, StatusCode, Uri, header};
+use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::conversation;
+use super::sessions::{Key, Session, Sessions};
+use super::trouble::Trouble;
+use super::wire::{
+    self, METHOD, Message, Meta, NAME, NEWER_VALUE, PROTOCOL_VERSION, Request, SESSION_ID,
+};
+use crate::family::{Client, NEWER, OLDER, RpcError};
+use crate::outbound::Upstream;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+/// What a server may ask a client, each by the capability that it takes.
+pub(super) const QUESTIONS: [(&str, &str); 3] = [
+    ("elicitation", "elicitation/create"),
+    ("sampling", "sampling/createMessage"),
+    ("roots", "roots/list"),
+];
+
+pub(super) struct Server {
+    /// Name of the ToolSource.
+    pub(super) name: String,
+    pub(super) upstream: Arc<Upstream>,
+    uri: Uri,
+    /// How long a call may take, or say nothing.
+    pub(super) patience: Duration,
+    next_id: AtomicU64,
+    pub(super) sessions: Sessions,
+    /// From which level on agents want log messages, by UID.
+    pub(super) levels: DashMap<String, Value>,
+    /// Somebody has noticed that the server offers something else now.
+    pub(super) has_changed: Notify,
+}
+
+/// Which eras a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spoken {
+    pub(super) newer: bool,
+    pub(super) older: bool,
+}
+
+impl Spoken {
+    /// Whether a request of `client` goes up in the newer era.
+    pub(super) fn is_newer_for(self, client: &dyn Client) -> bool {
+        self.newer && (!self.older || client.protocol_version() == NEWER)
+    }
+}
+
+/// What one request came to, for the record.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) status: Option<u16>,
+    pub(super) sent: usize,
+    pub(super) received: usize,
+}
+
+/// Who asks, and for whom.
+pub(super) struct Asking<'a> {
+    /// UID of the agent; empty for the gateway's own requests.
+    pub(super) agent: &'a str,
+    pub(super) client: &'a dyn Client,
+    pub(super) cancelled: &'a CancellationToken,
+}
+
+impl Server {
+    pub(super) fn new(name: String, upstream: Arc<Upstream>, uri: Uri, patience: Duration) -> Self {
+        Self {
+            name,
+            upstream,
+            uri,
+            patience,
+            next_id: AtomicU64::new(1),
+            sessions: Sessions::new(),
+            levels: DashMap::new(),
+            has_changed: Notify::new(),
+        }
+    }
+
+    /// The result of a request, as it came. A session that has ended is opened anew, once.
+    pub(super) async fn ask(
+        &self,
+        spoken: Spoken,
+        asking: &Asking<'_>,
+        request: &Request<'_>,
+        tally: &mut Tally,
+    ) -> Result<Bytes, Trouble> {
+        if spoken.is_newer_for(asking.client) {
+            return self.newer(asking, request, tally).await;
+        }
+        let key = self.key(asking);
+        let mut may_reopen = true;
+        loop {
+            let session = self.session(&key).await?;
+            match self.older(&session, asking, request, tally).await {
+                Err(Trouble::NoSession) if may_reopen => {
+                    may_reopen = false;
+                    self.sessions.forget(&session);
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    /// Asks in the newer era.
+    pub(super) async fn newer(
+        &self,
+        asking: &Asking<'_>,
+        request: &Request<'_>,
+        tally: &mut Tally,
+    ) -> Result<Bytes, Trouble> {
+        let client = asking.client;
+        let level = match client.protocol_version() {
+            NEWER => client.log_level(),
+            _ => self.levels.get(asking.agent).map(|level| level.clone()),
+        };
+        let capabilities = relayed(client).to_string();
+        let meta = Meta {
+            capabilities: Some(&capabilities),
+            log_level: level,
+            wants_progress: client.progress_token().is_some(),
+        };
+        let id = self.id();
+        let mut post = self.post(wire::encode(id, request, &meta));
+        let headers = post.headers_mut();
+        headers.insert(PROTOCOL_VERSION, NEWER_VALUE);
+        headers.insert(METHOD, wire::header_value(request.method));
+        if let Some(name) = &request.name {
+            headers.insert(NAME, wire::header_value(name));
+        }
+        headers.extend(request.mirrored.iter().cloned());
+        let asked = self.exchange(id, post, None, client, tally);
+        // A stream that is dropped tells the server enough.
+        let answer = asking.cancelled.run_until_cancelled(asked).await;
+        answer.unwrap_or(Err(Trouble::Cancelled))
+    }
+
+    async fn older(
+        &self,
+        session: &Session,
+        asking: &Asking<'_>,
+        request: &Request<'_>,
+        tally: &mut Tally,
+    ) -> Result<Bytes, Trouble> {
+        let meta = Meta {
+            wants_progress: asking.client.progress_token().is_some(),
+            ..Meta::default()
+        };
+        let id = self.id();
+        let post = self.in_session(session, wire::encode(id, request, &meta));
+        let asked = self.exchange(id, post, Some(session), asking.client, tally);
+        match asking.cancelled.run_until_cancelled(asked).await {
+            Some(answer) => answer,
+            None => {
+                let params =
+                    json!({"requestId": id, "reason": "the client has cancelled the call"});
+                self.notify(session, "notifications/cancelled", params)
+                    .await;
+                Err(Trouble::Cancelled)
+            }
+        }
+    }
+
+    /// Sends one POST, and waits for the answer to `id` in whatever form it comes.
+    async fn exchange(
+        &self,
+        id: u64,
+        post: http::Request<Bytes>,
+        session: Option<&Session>,
+        client: &dyn Client,
+        tally: &mut Tally,
+    ) -> Result<Bytes, Trouble> {
+        tally.sent += post.body().len();
+        let (parts, body) = self.upstream.open(post).await?.into_parts();
+        tally.status = Some(parts.status.as_u16());
+        if body.is_events() && parts.status.is_success() {
+            return conversation::follow(self, session, body, id, client, tally).await;
+        }
+        let whole = body.whole_bytes().await?;
+        tally.received += whole.len();
+        let message = Message::parse(&whole);
+        if session.is_some_and(|session| session.id.is_some())
+            && is_gone(parts.status, message.as_ref())
+        {
+            return Err(Trouble::NoSession);
+        }
+        let matters = parts.status.is_success() || parts.status.is_client_error();
+        match message.filter(|_| matters && !matches!(parts.status.as_u16(), 401 | 403 | 429)) {
+            Some(message) => match (message.error(), message.result) {
+                (Some(error), _) => Err(Trouble::Rpc(error)),
+                (None, Some(result)) if message.is_answer_to(id) && parts.status.is_success() => {
+                    Ok(whole.slice_ref(result.get().as_bytes()))
+                }
+                _ => Err(Trouble::Broken("its answer is to no request")),
+            },
+            None if parts.status.is_success() => {
+                Err(Trouble::Broken("its answer is no message of JSON-RPC"))
+            }
+            None => Err(Trouble::Status(parts.status)),
+        }
+    }
+
+    /// The session for a client, opened if there is none.
+    pub(super) async fn session(&self, key: &Key) -> Result<Arc<Session>, Trouble> {
+        let opened = self.sessions.get(key, self.open(key)).await;
+        let (session, crowded) = opened?;
+        if let Some(crowded) = crowded {
+            self.close(&crowded).await;
+        }
+        Ok(session)
+    }
+
+    /// What of a client decides which session it has.
+    pub(super) fn key(&self, asking: &Asking<'_>) -> Key {
+        let can = match asking.client.protocol_version() {
+            // It cannot be asked anything in the middle of a call.
+            NEWER => Value::Object(Map::new()),
+            _ => relayed(asking.client),
+        };
+        Key {
+            agent: asking.agent.to_owned(),
+            capabilities: can.to_string(),
+        }
+    }
+
+    fn open<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Session, Trouble>> {
+        Box::pin(async move {
+            let id = self.id();
+            let initialize = json!({
+                "jsonrpc": "2.0",
+                "id": id,
+                "method": "initialize",
+                "params": {
+                    "protocolVersion": OLDER[0],
+                    "capabilities": parsed(&key.capabilities),
+                    "clientInfo": parsed(wire::CLIENT),
+                },
+            });
+            let post = self.post(initialize.to_string().into_bytes());
+            let (parts, body) = self.upstream.open(post).await?.into_parts();
+            let whole = if body.is_events() && parts.status.is_success() {
+                let mut tally = Tally::default();
+                conversation::follow(self, None, body, id, &Nobody, &mut tally).await?
+            } else {
+                let whole = body.whole_bytes().await?;
+                let Some(message) = Message::parse(&whole) else {
+                    return Err(Trouble::Status(parts.status));
+                };
+                if let Some(error) = message.error() {
+                    return Err(match parts.status.as_u16() {
+                        401 | 403 | 429 | 500.. => Trouble::Status(parts.status),
+                        _ => Trouble::Rpc(error),
+                    });
+                }
+                let result = message.result;
+                let result = result.ok_or(Trouble::Broken("it does not answer initialize"))?;
+                whole.slice_ref(result.get().as_bytes())
+            };
+            let result: Value = serde_json::from_slice(&whole)
+                .map_err(|_| Trouble::Broken("its answer to initialize cannot be read"))?;
+            let version = result["protocolVersion"].as_str();
+            let version = version
+                .filter(|version| OLDER.contains(version))
+                .and_then(|version| HeaderValue::from_str(version).ok())
+                .ok_or(Trouble::Broken("it speaks no revision that we know"))?;
+            let session = Session {
+                key: key.clone(),
+                id: parts.headers.get(SESSION_ID).cloned(),
+                version,
+                capabilities: result["capabilities"].clone(),
+            };
+            self.notify(&session, "notifications/initialized", json!({}))
+                .await;
+            self.set_level(&session).await;
+            Ok(session)
+        })
+    }
+
+    /// Tells the server which log messages the session's agent wants, if it has said so.
+    pub(super) async fn set_level(&self, session: &Session) {
+        let level = self.levels.get(&session.key.agent);
+        let level = level.map(|level| level.clone());
+        if let Some(level) = level.filter(|_| session.capabilities.get("logging").is_some()) {
+            let params = json!({"level": level});
+            let request = json!({"jsonrpc": "2.0", "id": self.id(), "method": "logging/setLevel", "params": params});
+            self.send(session, &request).await;
+        }
+    }
+
+    /// Tells the server that a session is over.
+    pub(super) async fn close(&self, session: &Session) {
+        if session.id.is_some() {
+            let mut request = self.in_session(session, Vec::new());
+            *request.method_mut() = Method::DELETE;
+            // One that is not closed ends by itself.
+            let _ = self.upstream.open(request).await;
+        }
+    }
+
+    pub(super) async fn notify(&self, session: &Session, method: &str, params: Value) {
+        let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
+        self.send(session, &message).await;
+    }
+
+    /// Answers a question of the server.
+    pub(super) async fn answer(
+        &self,
+        session: &Session,
+        id: Value,
+        answer: Result<Value, RpcError>,
+    ) {
+        let message = match answer {
+            Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+            Err(error) => {
+                let error = json!({"code": error.code, "message": error.message});
+                json!({"jsonrpc": "2.0", "id": id, "error": error})
+            }
+        };
+        self.send(session, &message).await;
+    }
+
+    /// Sends what needs no answer. A server that does not take it is noticed by the call itself.
+    async fn send(&self, session: &Session, message: &Value) {
+        let post = self.in_session(session, message.to_string().into_bytes());
+        if let Ok(answer) = self.upstream.open(post).await
+            && !answer.body().is_events()
+        {
+            let _ = answer.into_body().whole_bytes().await;
+        }
+    }
+
+    pub(super) fn in_session(&self, session: &Session, body: Vec<u8>) -> http::Request<Bytes> {
+        let mut post = self.post(body);
+        let headers = post.headers_mut();
+        headers.insert(PROTOCOL_VERSION, session.version.clone());
+        if let Some(id) = &session.id {
+            headers.insert(SESSION_ID, id.clone());
+        }
+        post
+    }
+
+    pub(super) fn post(&self, body: Vec<u8>) -> http::Request<Bytes> {
+        let mut post = http::Request::new(Bytes::from(body));
+        *post.method_mut() = Method::POST;
+        *post.uri_mut() = self.uri.clone();
+        let headers = post.headers_mut();
+        headers.insert(header::CONTENT_TYPE, JSON);
+        headers.insert(header::ACCEPT, BOTH);
+        post
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Path of its URL.
+    pub(super) fn path(&self) -> &str {
+        self.uri.path()
+    }
+}
+
+/// What of a client's capabilities is good for a server behind us: what it can be asked.
+pub(super) fn relayed(client: &dyn Client) -> Value {
+    let Value::Object(mut can) = client.capabilities() else {
+        return Value::Object(Map::new());
+    };
+    can.retain(|name, _| QUESTIONS.iter().any(|(known, _)| known == name));
+    Value::Object(can)
+}
+
+/// Whether an answer says that the session is over. Some servers say 400.
+fn is_gone(status: StatusCode, message: Option<&Message<'_>>) -> bool {
+    let says_so = || {
+        let error = message.and_then(Message::error);
+        error.is_some_and(|error| error.message.to_ascii_lowercase().contains("session"))
+    };
+    status == StatusCode::NOT_FOUND || status == StatusCode::BAD_REQUEST && says_so()
+}
+
+fn parsed(json: &str) -> Value {
+    serde_json::from_str(json).unwrap_or_default()
+}
+
+/// The gateway itself, which has nobody to ask.
+pub(super) struct Nobody;
+
+impl Client for Nobody {
+    fn protocol_version(&self) -> &str {
+        NEWER
+    }
+
+    fn capabilities(&self) -> Value {
+        Value::Object(Map::new())
+    }
+
+    fn progress_token(&self) -> Option<Value> {
+        None
+    }
+
+    fn retry(&self) -> Option<Value> {
+        None
+    }
+
+    fn notify<'a>(&'a self, _: &'a str, _: Value) -> BoxFuture<'a, Result<(), RpcError>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn request<'a>(&'a self, method: &'a str, _: Value) -> BoxFuture<'a, Result<Value, RpcError>> {
+        Box::pin(std::future::ready(Err(RpcError::no_method(method))))
+    }
+}
