@@ -124,7 +124,7 @@ impl Parts {
             Host::Ipv6(address) => return Ok(vec![address.to_canonical()]),
             Host::Domain(name) => name,
         };
-        let with_search = self.guard.is_named(name, port);
+        let with_search = self.guard.may_search(name, port);
         let addresses = self.names.addresses(name, with_search).await;
         let addresses = addresses.map_err(|source| OutboundError::Unresolvable {
             host: name.clone(),

@@ -131,9 +131,16 @@ impl Guard {
     }
 
     /// Whether an entry of `allowedHosts` means this very name.
-    pub(super) fn is_named(&self, name: &str, port: u16) -> bool {
+    fn is_named(&self, name: &str, port: u16) -> bool {
         let name = plain(name);
         self.allowed.iter().any(|entry| entry.names(name, port))
+    }
+
+    /// Whether the search domains of a cluster may complete `name`: only of names that somebody wrote down, and that
+    /// are short.
+    pub(super) fn may_search(&self, name: &str, port: u16) -> bool {
+        let is_short = plain(name).matches('.').count() <= 1 || is_local(plain(name));
+        is_short && self.is_named(name, port)
     }
 
     fn check_address(
