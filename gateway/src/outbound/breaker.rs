@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::jitter::jittered;
+use crate::times::jittered;
 
 /// How many failures in a row open it…
 const IN_A_ROW: u32 = 5;

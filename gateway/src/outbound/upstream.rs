@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::uri::{Authority, Scheme};
-use http::{Method, Request, Response, StatusCode, Uri, request};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Request, Response, StatusCode};
 use http_body::Body as _;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -18,34 +17,17 @@ use super::breaker::{Breaker, Health, Pass};
 use super::client::Client;
 use super::credential::{Attached, Credential};
 use super::error::OutboundError;
-use super::guard::{self, Blocked, Guard};
-use super::jitter::jittered;
+use super::guard::{Blocked, Guard};
+use super::origin::{Call, Origin};
 use super::redact::Redactor;
 use super::slots::{Slot, Slots};
+use crate::times::jittered;
 
 /// How often a call that may be repeated is repeated at most.
 const REPEATS: u32 = 2;
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// An upstream that asks for a longer pause is not asked again by us.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3);
-/// Headers about one connection, and those that we write ourselves.
-const NOT_FORWARDED: [HeaderName; 11] = [
-    header::HOST,
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRAILER,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-    header::CONTENT_LENGTH,
-    header::EXPECT,
-];
-const AGENT: HeaderValue =
-    HeaderValue::from_static(concat!("chandlery/", env!("CARGO_PKG_VERSION")));
-const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
-
 /// What is dialed, and within which bounds.
 #[derive(Clone)]
 pub struct UpstreamSettings {
@@ -96,10 +78,7 @@ pub struct State {
 /// One upstream. Dropping it closes its idle connections.
 pub struct Upstream {
     name: Arc<str>,
-    base: Url,
-    scheme: Scheme,
-    authority: Authority,
-    guard: Guard,
+    origin: Origin,
     client: Client,
     calls: Slots,
     streams: Slots,
@@ -108,13 +87,6 @@ pub struct Upstream {
     timeout: Duration,
     idle: Duration,
     limit: usize,
-}
-
-/// A request that may be sent as often as need be.
-struct Call {
-    parts: request::Parts,
-    body: Bytes,
-    is_own_origin: bool,
 }
 
 /// An answer's head that has passed all checks.
@@ -142,15 +114,9 @@ impl Upstream {
             concurrency,
             credential,
         } = settings;
-        guard.check_url(&base)?;
-        let uri: Uri = base.as_str().parse().map_err(|_| Blocked::Url)?;
-        let uri = uri.into_parts();
         Ok(Self {
             name: name.into(),
-            base,
-            scheme: uri.scheme.ok_or(Blocked::Url)?,
-            authority: uri.authority.ok_or(Blocked::Url)?,
-            guard,
+            origin: Origin::new(base, guard)?,
             client,
             calls: Slots::new(concurrency, concurrency),
             streams: Slots::new(concurrency, 0),
@@ -164,7 +130,7 @@ impl Upstream {
 
     /// What its relative URLs are relative to.
     pub fn base(&self) -> &Url {
-        &self.base
+        self.origin.base()
     }
 
     /// The whole answer, whatever its status.
@@ -178,7 +144,7 @@ impl Upstream {
     ) -> Result<Reply, OutboundError> {
         let started = Instant::now();
         let deadline = started + self.timeout;
-        let call = self.prepare(request)?;
+        let call = self.origin.prepare(request)?;
         let mut repeats = match repeat {
             Repeat::Never => 0,
             Repeat::Idempotent => REPEATS,
@@ -212,7 +178,7 @@ impl Upstream {
     /// comes now and then; any other body has to come within the timeout as well. Never repeated.
     pub async fn open(&self, request: Request<Bytes>) -> Result<Response<Body>, OutboundError> {
         let deadline = Instant::now() + self.timeout;
-        let call = self.prepare(request)?;
+        let call = self.origin.prepare(request)?;
         let slot = self.enter(deadline).await?;
         let head = self.head(&call, deadline).await?;
         if !is_events(head.response.headers()) {
@@ -237,50 +203,6 @@ impl Upstream {
             waiting: self.calls.waiting(),
             streams: self.streams.taken(),
             health: self.breaker.health(),
-        }
-    }
-
-    fn prepare(&self, request: Request<Bytes>) -> Result<Call, OutboundError> {
-        let (mut parts, body) = request.into_parts();
-        if parts.method == Method::CONNECT {
-            return Err(OutboundError::Request("CONNECT makes a tunnel"));
-        }
-        let (uri, is_own_origin) = self.target(std::mem::take(&mut parts.uri))?;
-        parts.uri = uri;
-        parts.version = http::Version::HTTP_11;
-        for name in &NOT_FORWARDED {
-            parts.headers.remove(name);
-        }
-        parts.headers.insert(header::ACCEPT_ENCODING, IDENTITY);
-        parts.headers.entry(header::USER_AGENT).or_insert(AGENT);
-        Ok(Call {
-            parts,
-            body,
-            is_own_origin,
-        })
-    }
-
-    /// The absolute URL that is meant, and whether it is of our own origin.
-    fn target(&self, uri: Uri) -> Result<(Uri, bool), OutboundError> {
-        match (uri.scheme(), uri.authority()) {
-            (Some(scheme), Some(authority))
-                if *scheme == self.scheme && *authority == self.authority =>
-            {
-                Ok((uri, true))
-            }
-            (None, None) => {
-                let mut parts = uri.into_parts();
-                parts.scheme = Some(self.scheme.clone());
-                parts.authority = Some(self.authority.clone());
-                let uri = Uri::from_parts(parts).map_err(|_| Blocked::Url)?;
-                Ok((uri, true))
-            }
-            _ => {
-                let url = guard::parse(&uri.to_string())?;
-                self.guard.check_url(&url)?;
-                let is_own = url.origin() == self.base.origin();
-                Ok((url.as_str().parse().map_err(|_| Blocked::Url)?, is_own))
-            }
         }
     }
 

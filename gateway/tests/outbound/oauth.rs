@@ -135,6 +135,35 @@ async fn a_refusal_is_told_by_its_code_alone() {
     assert!(said.contains("may not be used for"), "{said}");
 }
 
+/// A token server that knows one secret only.
+#[tokio::test]
+async fn a_rotated_client_secret_is_used_at_once_and_a_wrong_one_not_again_and_again() {
+    let tokens = Server::start(|seen, before| {
+        let header = seen.header("authorization");
+        if header == Some("Basic Y2xpZW50K29uZTpuZXc=") {
+            token(before, "3600")
+        } else {
+            Answer::Raw(reply(
+                "401 Unauthorized",
+                "",
+                r#"{"error":"invalid_client"}"#,
+            ))
+        }
+    })
+    .await;
+    let api = Server::start(|_, _| ok("hi")).await;
+    let (upstream, secrets) = upstream(&api, &tokens);
+    for _ in 0..5 {
+        let said = get(&upstream, "/").await.unwrap_err().to_string();
+        assert_eq!(said, "the token server refused: 401 invalid_client");
+    }
+    // By header and by form, once.
+    assert_eq!((tokens.seen().len(), secrets.reads()), (2, 2));
+    secrets.set("new");
+    tokio::time::sleep(Duration::from_millis(1300)).await;
+    get(&upstream, "/").await.unwrap();
+}
+
 /// P12: the token server is dialed by the same rules.
 #[tokio::test]
 async fn a_token_server_in_the_cluster_needs_to_be_allowed() {

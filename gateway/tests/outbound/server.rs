@@ -39,7 +39,6 @@ pub(crate) enum Answer {
     Last(Vec<u8>),
     /// The first bytes, then the second ones again and again, with a pause before each.
     Endless(Vec<u8>, Vec<u8>, Duration),
-    After(Duration, Vec<u8>),
     Hang,
 }
 
@@ -158,12 +157,6 @@ async fn serve(
                     }
                 }
                 return;
-            }
-            Answer::After(pause, bytes) => {
-                sleep(pause).await;
-                if stream.write_all(&bytes).await.is_err() {
-                    return;
-                }
             }
             Answer::Hang => std::future::pending().await,
         }

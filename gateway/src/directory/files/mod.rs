@@ -560,6 +560,8 @@ fn lines(problems: &[Problem]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use secrecy::ExposeSecret as _;
+
     use super::*;
     use crate::auth;
     use crate::directory::Directory;
@@ -700,6 +702,42 @@ mod tests {
         folder.write(&[("a.yaml", &both), ("b.yaml", &agent("b", ""))]);
         folder.look();
         assert_eq!(folder.agents(), ["default.a", "default.b"]);
+    }
+
+    #[tokio::test]
+    async fn secrets_and_config_maps_are_read_as_the_folder_has_them() {
+        let secret = |value: &str| {
+            format!(
+                "apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  annotations: {{chandlery.dev/allowed-hosts: \"a.example, *.b.example:8443,\"}}\nstringData: {{k: {value}}}\n"
+            )
+        };
+        let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {doc: '{}'}\nbinaryData: {more: e30=, raw: /w==}\n";
+        let mut folder = Folder::new(&[
+            ("home.yaml", HOME),
+            ("s.yaml", &secret("old")),
+            ("m.yaml", map),
+        ]);
+        folder.start().unwrap();
+        let references = folder.files.as_ref().unwrap().references();
+        let read = async || {
+            let secret = references.secret("default", "s").await.unwrap();
+            assert_eq!(
+                secret.allowed_hosts.unwrap(),
+                ["a.example", "*.b.example:8443"]
+            );
+            secret.data["k"].expose_secret().to_vec()
+        };
+        assert_eq!(read().await, b"old");
+        let texts = references.config_map("default", "m").await.unwrap();
+        assert_eq!(texts.keys().collect::<Vec<_>>(), ["doc", "more"]);
+        folder.write(&[("s.yaml", &secret("newer"))]);
+        folder.look();
+        assert_eq!(read().await, b"newer");
+        folder.remove("s.yaml");
+        folder.look();
+        let gone = references.secret("default", "s").await.unwrap_err();
+        assert_eq!(gone.to_string(), "there is no Secret s");
+        assert!(references.config_map("other", "m").await.is_err());
     }
 
     #[test]

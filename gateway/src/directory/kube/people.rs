@@ -12,6 +12,7 @@ use tracing::{info, warn};
 
 use super::{Change, FIRST_RETRY, PAGE_TIMEOUT};
 use crate::directory::people::{Read, Tokens, read};
+use crate::times::jittered;
 
 /// How often the Secret is read again, give or take a quarter.
 const EVERY: Duration = Duration::from_secs(30);
@@ -101,11 +102,4 @@ async fn look(secrets: &Api<Secret>, name: &str) -> Result<Option<Read>, String>
         )),
         Err(_) => Err(format!("Secret {name} cannot be read: no answer in time")),
     }
-}
-
-/// Gateways that were started together do not ask together.
-fn jittered(base: Duration) -> Duration {
-    let mut random = [0];
-    let _ = getrandom::fill(&mut random);
-    base.mul_f64(0.75 + 0.5 * f64::from(random[0]) / 255.0)
 }

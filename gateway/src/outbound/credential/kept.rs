@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::{CredentialError, SecretKey, SecretSettings, means};
 use crate::directory::{ReferenceError, References, Secret};
-use crate::outbound::jitter::jittered;
+use crate::times::jittered;
 
 /// Pause after a failed reading.
 const RETRY: Duration = Duration::from_secs(3);
@@ -104,7 +104,8 @@ impl<T> Kept<T> {
         };
         self.read().await;
         let state = self.state.lock();
-        state.answer(self.place.settings.keep)
+        let answer = state.answer(self.place.settings.keep);
+        answer.expect("a reading leaves a value or a failure")
     }
 
     /// The value of this revision was refused; whether there is another one now.
@@ -129,7 +130,11 @@ impl<T> Kept<T> {
     /// What is known without reading; `None` when it is time to read.
     fn known(&self, now: Instant) -> Option<Result<Value<T>, CredentialError>> {
         let state = self.state.lock();
-        (now < state.due).then(|| state.answer(self.place.settings.keep))
+        if now < state.due {
+            state.answer(self.place.settings.keep)
+        } else {
+            None
+        }
     }
 
     /// What those go on with who find somebody else reading.
@@ -137,7 +142,7 @@ impl<T> Kept<T> {
         let state = self.state.lock();
         let is_fresh = state.read_at.elapsed() < self.place.settings.every;
         if is_fresh || state.failure.is_some() {
-            state.answer(self.place.settings.keep).ok()
+            state.answer(self.place.settings.keep)?.ok()
         } else {
             None
         }
@@ -227,17 +232,13 @@ impl<T> State<T> {
         self.value.as_ref().map(|(value, _)| value.revision)
     }
 
-    fn answer(&self, keep: Duration) -> Result<Value<T>, CredentialError> {
+    /// `None` before anything was read.
+    fn answer(&self, keep: Duration) -> Option<Result<Value<T>, CredentialError>> {
         match (&self.value, &self.failure) {
-            (Some((value, _)), None) => Ok(value.clone()),
-            (Some((value, _)), Some(_)) if self.read_at.elapsed() < keep => Ok(value.clone()),
-            (_, Some(failure)) => Err(failure.clone()),
-            // A reader gave up before it could say anything.
-            (None, None) => Err(CredentialError::Reference(ReferenceError::Unreadable {
-                kind: crate::directory::Referent::Secret,
-                name: String::new(),
-                source: None,
-            })),
+            (Some((value, _)), None) => Some(Ok(value.clone())),
+            (Some((value, _)), Some(_)) if self.read_at.elapsed() < keep => Some(Ok(value.clone())),
+            (_, Some(failure)) => Some(Err(failure.clone())),
+            (None, None) => None,
         }
     }
 }

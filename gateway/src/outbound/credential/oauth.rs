@@ -20,6 +20,7 @@ use super::kept::{Kept, Value};
 use super::{Attached, Credential, CredentialError, base64};
 use crate::outbound::error::OutboundError;
 use crate::outbound::upstream::{Repeat, Reply, Upstream};
+use crate::times::jittered;
 
 pub(super) const MAX_ANSWER: usize = 64 << 10;
 pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,8 +28,8 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
 const LIFETIME: Duration = Duration::from_secs(300);
 /// A token is replaced so long before its end, or in its last tenth.
 const MARGIN: Duration = Duration::from_secs(60);
-/// Tokens because of refusals are asked for no more often.
-const REFUSALS: Duration = Duration::from_secs(1);
+/// Pause after a failure, and between tokens that were refused.
+const RETRY: Duration = Duration::from_secs(1);
 
 pub(super) struct Client {
     pub(super) id: String,
@@ -50,6 +51,8 @@ pub(super) struct Oauth {
 struct State {
     token: Option<Token>,
     refused_at: Option<Instant>,
+    /// The last failure, the revision of the secret that it is about, and until when nobody is asked again.
+    failure: Option<(CredentialError, u64, Instant)>,
     revisions: u64,
 }
 
@@ -123,11 +126,18 @@ impl Oauth {
                 asking
             }
         };
-        match self.ask(&secret).await {
-            Ok(token) => Ok(token),
-            // What is still good is not given up for a server that is away.
-            Err(error) => self.known(&secret).ok_or(error),
+        if let Some(failure) = self.failed(&secret) {
+            return self.known(&secret).ok_or(failure);
         }
+        // What is still good is not given up for a server that is away.
+        let asked = self.ask(&secret).await;
+        asked.or_else(|failure| self.known(&secret).ok_or(failure))
+    }
+
+    fn failed(&self, secret: &Value<SecretSlice<u8>>) -> Option<CredentialError> {
+        let state = self.state.lock();
+        let (failure, revision, until) = state.failure.as_ref()?;
+        (*revision == secret.revision && Instant::now() < *until).then(|| failure.clone())
     }
 
     /// The token of this secret that has not ended.
@@ -137,7 +147,23 @@ impl Oauth {
         (token.secret == secret.revision && Instant::now() < token.ends_at).then_some(token)
     }
 
+    /// Asks for a token, with the newest secret if this one is refused.
     async fn ask(&self, secret: &Value<SecretSlice<u8>>) -> Result<Token, CredentialError> {
+        let mut asked = self.ask_with(secret).await;
+        let mut revision = secret.revision;
+        let is_refused = matches!(asked, Err(CredentialError::TokenRefused { .. }));
+        if is_refused && self.secret.refused(revision).await {
+            let newest = self.secret.value().await?;
+            revision = newest.revision;
+            asked = self.ask_with(&newest).await;
+        }
+        let failure = asked.as_ref().err().cloned();
+        self.state.lock().failure =
+            failure.map(|failure| (failure, revision, Instant::now() + jittered(RETRY)));
+        asked
+    }
+
+    async fn ask_with(&self, secret: &Value<SecretSlice<u8>>) -> Result<Token, CredentialError> {
         let by_form = self.by_form.load(Ordering::Relaxed);
         let mut reply = self.send(secret, by_form).await?;
         if matches!(reply.status.as_u16(), 400 | 401) {
@@ -277,7 +303,7 @@ impl Credential for Oauth {
                 let now = Instant::now();
                 match &state.token {
                     Some(token) if token.revision != attached.revision => return true,
-                    _ if state.refused_at.is_some_and(|last| now < last + REFUSALS) => {
+                    _ if state.refused_at.is_some_and(|last| now < last + RETRY) => {
                         return false;
                     }
                     _ => state.refused_at = Some(now),
