@@ -173,8 +173,8 @@ impl Body {
     fn end(&mut self, failure: Option<&OutboundError>) {
         self.is_over = true;
         match (self.pass.take(), failure) {
-            (Some(pass), Some(failure)) if failure.is_illness() => pass.fail(),
-            (Some(pass), _) => pass.succeed(),
+            (Some(pass), Some(failure)) if failure.is_illness() => pass.fail(Instant::now()),
+            (Some(pass), _) => pass.succeed(Instant::now()),
             (None, _) => {}
         }
     }

@@ -56,15 +56,16 @@ pub(super) struct Pass {
     breaker: Breaker,
     /// It alone decides how an open breaker goes on; calls that began before it opened say nothing of now.
     is_probe: bool,
+    admitted_at: Instant,
 }
 
 impl Breaker {
-    pub(super) fn new(first_pause: Duration) -> Self {
+    pub(super) fn new(first_pause: Duration, now: Instant) -> Self {
         let inner = Inner {
             in_a_row: 0,
             calls: 0,
             failures: 0,
-            window_ends: Instant::now() + WINDOW,
+            window_ends: now + WINDOW,
             pause: first_pause,
             circuit: Circuit::Closed,
         };
@@ -75,14 +76,13 @@ impl Breaker {
     }
 
     /// Fails with the time after which asking again makes sense.
-    pub(super) fn admit(&self) -> Result<Pass, Duration> {
+    pub(super) fn admit(&self, now: Instant) -> Result<Pass, Duration> {
         let mut state = self.state.lock();
         let mut is_probe = false;
         match state.circuit {
             Circuit::Closed => {}
             Circuit::OpenUntil(end) => {
                 is_probe = true;
-                let now = Instant::now();
                 if now < end {
                     return Err(end - now);
                 }
@@ -93,14 +93,15 @@ impl Breaker {
         Ok(Pass {
             breaker: self.clone(),
             is_probe,
+            admitted_at: now,
         })
     }
 
-    pub(super) fn health(&self) -> Health {
+    pub(super) fn health(&self, now: Instant) -> Health {
         match self.state.lock().circuit {
             Circuit::Closed => Health::Closed,
             Circuit::OpenUntil(end) => Health::Open {
-                retry_after: end.saturating_duration_since(Instant::now()),
+                retry_after: end.saturating_duration_since(now),
             },
             Circuit::Probing => Health::Probing,
         }
@@ -108,26 +109,26 @@ impl Breaker {
 }
 
 impl Pass {
-    pub(super) fn succeed(mut self) {
+    pub(super) fn succeed(mut self, now: Instant) {
         let is_probe = std::mem::take(&mut self.is_probe);
         let mut state = self.breaker.state.lock();
         state.in_a_row = 0;
-        state.count(false);
+        state.count(false, now);
         if is_probe {
             state.circuit = Circuit::Closed;
             state.pause = self.breaker.first_pause;
         }
     }
 
-    pub(super) fn fail(mut self) {
+    pub(super) fn fail(mut self, now: Instant) {
         let is_probe = std::mem::take(&mut self.is_probe);
         let mut state = self.breaker.state.lock();
         state.in_a_row += 1;
-        state.count(true);
+        state.count(true, now);
         let is_ill = state.in_a_row >= IN_A_ROW
             || (state.calls >= ENOUGH_CALLS && state.failures * 2 >= state.calls);
         if is_probe || (is_ill && matches!(state.circuit, Circuit::Closed)) {
-            state.open();
+            state.open(now);
         }
     }
 }
@@ -136,14 +137,13 @@ impl Drop for Pass {
     fn drop(&mut self) {
         if self.is_probe {
             // Whoever comes next is the probe.
-            self.breaker.state.lock().circuit = Circuit::OpenUntil(Instant::now());
+            self.breaker.state.lock().circuit = Circuit::OpenUntil(self.admitted_at);
         }
     }
 }
 
 impl Inner {
-    fn count(&mut self, is_failure: bool) {
-        let now = Instant::now();
+    fn count(&mut self, is_failure: bool, now: Instant) {
         if now >= self.window_ends {
             (self.calls, self.failures) = (0, 0);
             self.window_ends = now + WINDOW;
@@ -152,8 +152,8 @@ impl Inner {
         self.failures += u32::from(is_failure);
     }
 
-    fn open(&mut self) {
-        self.circuit = Circuit::OpenUntil(Instant::now() + jittered(self.pause));
+    fn open(&mut self, now: Instant) {
+        self.circuit = Circuit::OpenUntil(now + jittered(self.pause));
         self.pause = (self.pause * 2).min(LAST_PAUSE);
         (self.calls, self.failures, self.in_a_row) = (0, 0, 0);
     }
@@ -166,48 +166,58 @@ mod tests {
     const PAUSE: Duration = Duration::from_secs(1);
 
     #[track_caller]
-    fn fail(breaker: &Breaker, times: u32) {
+    fn fail(breaker: &Breaker, times: u32, now: Instant) {
         for _ in 0..times {
-            breaker.admit().ok().unwrap().fail();
+            breaker.admit(now).ok().unwrap().fail(now);
         }
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn it_opens_lets_one_probe_pass_and_waits_longer_each_time() {
-        let breaker = Breaker::new(PAUSE);
-        fail(&breaker, 4);
-        breaker.admit().ok().unwrap().succeed();
-        fail(&breaker, 5);
-        let first = breaker.admit().err().unwrap();
+    fn succeed(breaker: &Breaker, now: Instant) {
+        breaker.admit(now).ok().unwrap().succeed(now);
+    }
+
+    #[test]
+    fn it_opens_lets_one_probe_pass_and_waits_longer_each_time() {
+        let mut now = Instant::now();
+        let breaker = Breaker::new(PAUSE, now);
+        fail(&breaker, 4, now);
+        succeed(&breaker, now);
+        let late = breaker.admit(now).ok().unwrap();
+        fail(&breaker, 5, now);
+        let first = breaker.admit(now).err().unwrap();
         assert!(first <= PAUSE.mul_f64(1.25), "{first:?}");
-        tokio::time::advance(PAUSE.mul_f64(1.25)).await;
-        let probe = breaker.admit().ok().unwrap();
-        assert!(breaker.admit().is_err());
-        assert_eq!(breaker.health(), Health::Probing);
-        probe.fail();
-        let second = breaker.admit().err().unwrap();
+        now += PAUSE.mul_f64(1.25);
+        let probe = breaker.admit(now).ok().unwrap();
+        assert!(breaker.admit(now).is_err());
+        late.succeed(now);
+        assert_eq!(breaker.health(now), Health::Probing);
+        probe.fail(now);
+        let second = breaker.admit(now).err().unwrap();
         assert!(second >= PAUSE.mul_f64(1.4), "{second:?}");
-        tokio::time::advance(second + Duration::from_millis(1)).await;
+        now += second;
         // Whoever gave up has proven nothing: the next one is the probe.
-        drop(breaker.admit().ok().unwrap());
-        breaker.admit().ok().unwrap().succeed();
-        assert_eq!(breaker.health(), Health::Closed);
+        drop(breaker.admit(now).ok().unwrap());
+        succeed(&breaker, now);
+        assert_eq!(breaker.health(now), Health::Closed);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn half_of_many_calls_are_too_many_and_a_few_are_not() {
-        let breaker = Breaker::new(PAUSE);
-        for _ in 0..9 {
-            fail(&breaker, 1);
-            breaker.admit().ok().unwrap().succeed();
+    #[test]
+    fn half_of_many_calls_are_too_many_and_a_few_are_not() {
+        let mut now = Instant::now();
+        let breaker = Breaker::new(PAUSE, now);
+        for _ in 0..2 {
+            for _ in 0..9 {
+                fail(&breaker, 1, now);
+                succeed(&breaker, now);
+            }
+            assert_eq!(breaker.health(now), Health::Closed);
+            now += WINDOW;
         }
-        tokio::time::advance(WINDOW).await;
         for _ in 0..9 {
-            fail(&breaker, 1);
-            breaker.admit().ok().unwrap().succeed();
+            fail(&breaker, 1, now);
+            succeed(&breaker, now);
         }
-        assert_eq!(breaker.health(), Health::Closed);
-        fail(&breaker, 2);
-        assert!(matches!(breaker.health(), Health::Open { .. }));
+        fail(&breaker, 2, now);
+        assert!(matches!(breaker.health(now), Health::Open { .. }));
     }
 }

@@ -120,7 +120,7 @@ impl Upstream {
             client,
             calls: Slots::new(concurrency, concurrency),
             streams: Slots::new(concurrency, 0),
-            breaker: Breaker::new(first_pause),
+            breaker: Breaker::new(first_pause, Instant::now()),
             credential,
             timeout,
             idle,
@@ -202,7 +202,7 @@ impl Upstream {
             running: self.calls.taken(),
             waiting: self.calls.waiting(),
             streams: self.streams.taken(),
-            health: self.breaker.health(),
+            health: self.breaker.health(Instant::now()),
         }
     }
 
@@ -231,7 +231,7 @@ impl Upstream {
             redactor,
         } = head;
         let pass = if response.status().is_server_error() {
-            pass.fail();
+            pass.fail(Instant::now());
             None
         } else {
             Some(pass)
@@ -254,19 +254,19 @@ impl Upstream {
         let mut may_renew = true;
         loop {
             let (request, attached) = self.with_credential(call, deadline).await?;
-            let pass = self
-                .breaker
-                .admit()
-                .map_err(|retry_after| OutboundError::Open {
-                    name: self.name.to_string(),
-                    retry_after,
-                })?;
+            let pass =
+                self.breaker
+                    .admit(Instant::now())
+                    .map_err(|retry_after| OutboundError::Open {
+                        name: self.name.to_string(),
+                        retry_after,
+                    })?;
             let sent = timeout_at(deadline, self.client.send(&self.name, request)).await;
             let mut response = match sent.unwrap_or_else(|_| Err(self.timed_out())) {
                 Ok(response) => response,
                 Err(error) => {
                     if error.is_illness() {
-                        pass.fail();
+                        pass.fail(Instant::now());
                     }
                     return Err(error);
                 }
@@ -277,7 +277,7 @@ impl Upstream {
                 may_renew = false;
                 let renewed = timeout_at(deadline, credential.refused(attached)).await;
                 if renewed.unwrap_or(false) {
-                    pass.succeed();
+                    pass.succeed(Instant::now());
                     continue;
                 }
             }
@@ -353,9 +353,9 @@ impl Upstream {
 
 fn settle(pass: Pass, status: StatusCode) {
     if status.is_server_error() {
-        pass.fail();
+        pass.fail(Instant::now());
     } else {
-        pass.succeed();
+        pass.succeed(Instant::now());
     }
 }
 

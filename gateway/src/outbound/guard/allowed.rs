@@ -80,8 +80,12 @@ impl FromStr for Entry {
 /// `10.0.0.0/8`, `10.1.2.3`, `::1`, `[::1]` and `[fd00::]/8`.
 fn range(text: &str) -> Option<IpNet> {
     let text = match text.strip_prefix('[') {
-        Some(rest) => rest.replacen(']', "", 1),
         None => text.to_owned(),
+        Some(rest) => match rest.split_once(']')? {
+            (address, "") => address.to_owned(),
+            (address, length) if length.starts_with('/') => format!("{address}{length}"),
+            _ => return None,
+        },
     };
     let range = text
         .parse::<IpNet>()
