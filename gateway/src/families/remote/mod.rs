@@ -41,7 +41,7 @@ pub(super) fn connect(site: Site) -> Result<Arc<dyn Connector>, Failure> {
     let uri = base.as_str().parse();
     let uri =
         uri.map_err(|_| Failure::new(reason::INVALID, "spec.mcp.url: it cannot be sent to"))?;
-    let upstream = site.upstream(base, true)?;
+    let upstream = site.upstream(base)?;
     let server = Server::new(site.name.clone(), upstream, uri, site.spec.timeout());
     Ok(Arc::new(Source {
         server: Arc::new(server),
