@@ -28,7 +28,7 @@ pub(crate) fn serve() -> Result<bool> {
         .build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        println!("{}", listener.local_addr()?);
+        crate::announce(listener.local_addr()?);
         let router = Router::new().route("/", post(echo));
         loop {
             let (stream, _) = listener.accept().await?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::TempDir;
 
-use crate::SERVER_CORE;
+use crate::{LOAD_CORE, SERVER_CORE};
 
 const MANIFESTS: &str = r"
 apiVersion: chandlery.dev/v1alpha1
@@ -24,6 +24,24 @@ metadata: {name: bench}
 spec: {workspaceRef: {name: team}}
 ";
 
+/// What is added where the tool is an MCP server's.
+fn source(upstream: SocketAddr) -> String {
+    format!(
+        r"
+---
+apiVersion: chandlery.dev/v1alpha1
+kind: ToolSource
+metadata: {{name: bare}}
+spec: {{mcp: {{url: 'http://{upstream}/mcp'}}, allowedHosts: ['{upstream}']}}
+---
+apiVersion: chandlery.dev/v1alpha1
+kind: ToolGrant
+metadata: {{name: bare}}
+spec: {{workspaceRef: {{name: team}}, agents: {{all: true}}, tools: [bare/*]}}
+"
+    )
+}
+
 /// A server in a process of its own, which ends with it.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
@@ -34,10 +52,20 @@ pub(crate) struct Server {
 impl Server {
     /// The gateway, and the key of its agent.
     pub(crate) fn gateway() -> Result<(Self, String)> {
+        Self::gateway_on(MANIFESTS)
+    }
+
+    /// The gateway with the tools of the MCP server at `upstream`, and the key of its agent.
+    pub(crate) fn gateway_to(upstream: SocketAddr) -> Result<(Self, String)> {
+        let agent = MANIFESTS.replace("{name: team}}", "{name: team}, tools: [bare/*]}");
+        Self::gateway_on(&(agent + &source(upstream)))
+    }
+
+    fn gateway_on(manifests_text: &str) -> Result<(Self, String)> {
         let folder = tempfile::tempdir()?;
         let (manifests, data) = (folder.path().join("manifests"), folder.path().join("data"));
         fs::create_dir(&manifests)?;
-        fs::write(manifests.join("bench.yaml"), MANIFESTS)?;
+        fs::write(manifests.join("bench.yaml"), manifests_text)?;
         let address = free_address()?;
         let process = Command::new("taskset")
             .args(["-c", SERVER_CORE, env!("CARGO_BIN_EXE_chandlery"), "serve"])
@@ -65,13 +93,28 @@ impl Server {
 
     /// The echo server.
     pub(crate) fn echo() -> Result<Self> {
+        Self::own(SERVER_CORE, &["echo"])
+    }
+
+    /// The MCP server that proxies go to. It shares the load's core: what is measured has one to itself.
+    pub(crate) fn upstream() -> Result<Self> {
+        Self::own(LOAD_CORE, &["upstream"])
+    }
+
+    /// The bare proxy.
+    pub(crate) fn raw_proxy(upstream: SocketAddr) -> Result<Self> {
+        Self::own(SERVER_CORE, &["raw-proxy", &upstream.to_string()])
+    }
+
+    /// This program in another role.
+    fn own(core: &str, role: &[&str]) -> Result<Self> {
         let mut process = Command::new("taskset")
-            .args(["-c", SERVER_CORE])
+            .args(["-c", core])
             .arg(std::env::current_exe()?)
-            .arg("echo")
+            .args(role)
             .stdout(Stdio::piped())
             .spawn()
-            .context("start the echo server")?;
+            .context("start a server of the bench")?;
         let output = process.stdout.take().context("its output")?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line)?;
@@ -81,6 +124,20 @@ impl Server {
             _folder: None,
         };
         Ok(server)
+    }
+
+    /// Time that it has spent on a core so far.
+    pub(crate) fn cpu(&self) -> Result<Duration> {
+        let mut spent = 0;
+        for task in fs::read_dir(format!("/proc/{}/task", self.process.id()))? {
+            // A thread may have ended meanwhile.
+            let Ok(text) = fs::read_to_string(task?.path().join("schedstat")) else {
+                continue;
+            };
+            let first = text.split_whitespace().next().unwrap_or_default();
+            spent += first.parse::<u64>().context("schedstat")?;
+        }
+        Ok(Duration::from_nanos(spent))
     }
 
     /// Memory that belongs to it, in bytes, once it has settled.

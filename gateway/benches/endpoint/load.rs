@@ -1,6 +1,6 @@
 //! The load: a closed loop per connection, HTTP/1.1 by hand, and every answer is checked.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -28,6 +28,8 @@ pub(crate) struct Point {
     pub(crate) per_second: f64,
     pub(crate) p50: Duration,
     pub(crate) p99: Duration,
+    /// Every call that was answered, those of the warm-up too.
+    pub(crate) calls: usize,
 }
 
 const WARM_UP: Duration = Duration::from_secs(1);
@@ -36,13 +38,14 @@ const MEASURED: Duration = Duration::from_secs(3);
 /// Saturates with `connections` for a few seconds.
 pub(crate) async fn saturate(shots: &[Shot]) -> Result<Point> {
     let times = Rc::new(RefCell::new(Vec::<u32>::with_capacity(1 << 20)));
+    let calls = Rc::new(Cell::new(0));
     let start = Instant::now();
     let (from, until) = (start + WARM_UP, start + WARM_UP + MEASURED);
     let set = LocalSet::new();
     let loops: Vec<_> = shots
         .iter()
         .map(|shot| {
-            let (shot, times) = (shot.clone(), times.clone());
+            let (shot, times, calls) = (shot.clone(), times.clone(), calls.clone());
             set.spawn_local(async move {
                 let mut connection = Connection::open(shot.address).await?;
                 for id in 1u64.. {
@@ -53,6 +56,7 @@ pub(crate) async fn saturate(shots: &[Shot]) -> Result<Point> {
                     let answer = connection.fire(&shot, id).await?;
                     ensure!(answer.contains(shot.expected), "{answer}");
                     let done = Instant::now();
+                    calls.set(calls.get() + 1);
                     if sent >= from && done <= until {
                         times
                             .borrow_mut()
@@ -81,6 +85,7 @@ pub(crate) async fn saturate(shots: &[Shot]) -> Result<Point> {
         per_second: times.len() as f64 / MEASURED.as_secs_f64(),
         p50: at(0.5),
         p99: at(0.99),
+        calls: calls.get(),
     })
 }
 

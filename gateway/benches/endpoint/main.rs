@@ -2,14 +2,15 @@
 //!
 //! The gateway is the real program with key check, gate and audit on. It and the echo server run on one core, the load
 //! on another, so that a ratio says what the gateway costs. Three rounds; the medians are printed, and a bar that is
-//! missed ends the program with an error. `cargo bench -p chandlery-gateway -- memory` measures that alone, and so does
-//! `rates`.
+//! missed ends the program with an error. `cargo bench -p chandlery-gateway --bench endpoint -- memory` measures that
+//! alone, and so do `rates` and `proxy`: calls that go on to an MCP server, against a bare proxy.
 
 #![expect(clippy::print_stdout, reason = "a bench prints")]
 
 mod echo;
 mod gateway;
 mod load;
+mod proxy;
 mod report;
 
 use std::process::ExitCode;
@@ -20,10 +21,17 @@ const SERVER_CORE: &str = "1";
 const LOAD_CORE: &str = "0";
 const ROUNDS: usize = 3;
 
+/// Tells whoever started this process where it listens.
+fn announce(address: std::net::SocketAddr) {
+    println!("{address}");
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.first().map(String::as_str) {
         Some("echo") => echo::serve(),
+        Some("upstream") => proxy::upstream(),
+        Some("raw-proxy") => proxy::raw_proxy(arguments.get(1).map_or("", String::as_str)),
         Some("load") => report::measure(&arguments[1..]),
         // `cargo bench` adds flags of its own.
         _ => report::start(&arguments),

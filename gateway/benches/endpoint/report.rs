@@ -36,6 +36,9 @@ pub(crate) fn measure(parts: &[String]) -> Result<bool> {
         if is_wanted("rates") {
             good &= rates().await?;
         }
+        if is_wanted("proxy") {
+            good &= proxied().await?;
+        }
         if is_wanted("memory") {
             good &= memory().await?;
         }
@@ -74,6 +77,57 @@ async fn rates() -> Result<bool> {
     Ok(good)
 }
 
+/// A call that goes on to an MCP server, against a bare proxy in the same round.
+async fn proxied() -> Result<bool> {
+    let upstream = Server::upstream()?;
+    let bare = Server::raw_proxy(upstream.address)?;
+    let (gateway, key) = Server::gateway_to(upstream.address)?;
+    let tool = "bare_echo";
+    let argument = format!("{{\"message\":\"{}\"}}", "x".repeat(200));
+    let shots = shots_of(&bare, &gateway, &key, tool, &argument).await?;
+    wait_for(&shots.newer).await?;
+    let mut good = true;
+    for connections in CONNECTIONS {
+        let (mut newer, mut older) = (Ratios::default(), Ratios::default());
+        let mut cpu = Vec::new();
+        for _ in 0..ROUNDS {
+            let limit = saturate(&vec![shots.echo.clone(); connections]).await?;
+            let before = gateway.cpu()?;
+            let point = saturate(&vec![shots.newer.clone(); connections]).await?;
+            let spent = gateway.cpu()? - before;
+            cpu.push(spent.as_secs_f64() * 1e6 / point.calls as f64);
+            newer.note(&limit, &point);
+            older.note(&limit, &saturate(&shots.older[..connections]).await?);
+        }
+        let bars = (0.55, "  of a bare proxy", "at least 0.55, goal 0.75");
+        good &= newer.print_bar(&format!("proxied, newer era, @{connections}"), bars);
+        let cpu = median(&mut cpu);
+        good &= bar(
+            "  CPU per call, µs",
+            cpu,
+            cpu <= 80.0,
+            "at most 80, goal 40",
+        );
+        good &= older.print_bar(
+            &format!("proxied, older era with session, @{connections}"),
+            bars,
+        );
+    }
+    Ok(good)
+}
+
+/// Waits until the gateway has the tool: its source has been asked.
+async fn wait_for(shot: &Shot) -> Result<()> {
+    for _ in 0..200 {
+        let answer = Connection::open(shot.address).await?.fire(shot, 1).await;
+        if answer.is_ok_and(|answer| answer.contains(shot.expected)) {
+            return Ok(());
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    anyhow::bail!("the gateway never had the tool")
+}
+
 /// Of each round, against the echo server in the same round.
 #[derive(Default)]
 struct Ratios {
@@ -88,6 +142,13 @@ impl Ratios {
         self.ratios.push(point.per_second / bare.per_second);
         self.tails
             .push(point.p99.as_secs_f64() / point.p50.as_secs_f64());
+    }
+
+    /// A rate, and its part of the limit against a bar: the least, what it is, and the bar in words.
+    fn print_bar(&mut self, what: &str, (least, of, words): (f64, &str, &str)) -> bool {
+        let (rate, ratio) = (median(&mut self.rates), median(&mut self.ratios));
+        println!("{what}: {:.1}k calls/s", rate / 1000.0);
+        bar(of, ratio, ratio >= least, words)
     }
 
     fn print(&mut self, what: &str, has_tail: bool) -> bool {
@@ -148,11 +209,21 @@ async fn memory() -> Result<bool> {
 }
 
 async fn shots(echo: &Server, gateway: &Server, key: &str) -> Result<Shots> {
+    shots_of(echo, gateway, key, "agnt_datetime_now", "{}").await
+}
+
+async fn shots_of(
+    echo: &Server,
+    gateway: &Server,
+    key: &str,
+    tool: &'static str,
+    arguments: &str,
+) -> Result<Shots> {
     let call = |meta: &str| {
         (
             "{\"jsonrpc\":\"2.0\",\"id\":".to_owned(),
             format!(
-                ",\"method\":\"tools/call\",\"params\":{{\"name\":\"agnt_datetime_now\",\"arguments\":{{}}{meta}}}}}"
+                ",\"method\":\"tools/call\",\"params\":{{\"name\":\"{tool}\",\"arguments\":{arguments}{meta}}}}}"
             ),
         )
     };
@@ -161,7 +232,7 @@ async fn shots(echo: &Server, gateway: &Server, key: &str) -> Result<Shots> {
         address: gateway.address,
         path: ENDPOINT.to_owned(),
         headers: format!(
-            "{}mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: agnt_datetime_now\r\n",
+            "{}mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {tool}\r\n",
             authorization(key)
         ),
         body: call(meta),
@@ -170,7 +241,12 @@ async fn shots(echo: &Server, gateway: &Server, key: &str) -> Result<Shots> {
     let echo = Shot {
         address: echo.address,
         path: "/".to_owned(),
-        expected: "agnt_datetime_now",
+        // The echo server gives the call back; a proxy passes the answer on.
+        expected: if arguments == "{}" {
+            tool
+        } else {
+            "\"isError\":false"
+        },
         ..newer.clone()
     };
     let connection = &mut Connection::open(gateway.address).await?;
