@@ -21,7 +21,7 @@ use tokio::sync::watch;
 pub use self::grant::{Limit, Per, Rule, ToolGrant, Unit};
 pub use self::people::Person;
 pub use self::references::{
-    ALLOWED_HOSTS_ANNOTATION, ReferenceError, References, Referent, Secret,
+    ReferenceError, References, Referent, Secret,
 };
 
 /// Everything that a gateway knows of its account at one moment.

@@ -5,12 +5,11 @@ use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 
+use chandlery_crds::check::AllowedHosts;
+use chandlery_crds::names;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1 as core;
 use secrecy::SecretSlice;
-
-/// On a Secret: the hosts that its values may be sent to, separated by commas.
-pub const ALLOWED_HOSTS_ANNOTATION: &str = "chandlery.dev/allowed-hosts";
 
 /// Where Secrets and ConfigMaps are read.
 pub trait References: Send + Sync {
@@ -33,8 +32,8 @@ pub trait References: Send + Sync {
 #[derive(Clone, Debug, Default)]
 pub struct Secret {
     pub data: BTreeMap<String, SecretSlice<u8>>,
-    /// Hosts of the annotation [`ALLOWED_HOSTS_ANNOTATION`]; `None` without it, empty if it names none.
-    pub allowed_hosts: Option<Vec<String>>,
+    /// The hosts that its values may be sent to; `None` without the annotation that says so.
+    pub allowed_hosts: Option<AllowedHosts>,
 }
 
 /// What is referred to.
@@ -73,19 +72,12 @@ impl From<&core::Secret> for Secret {
     fn from(secret: &core::Secret) -> Self {
         let data = secret.data.iter().flatten();
         let annotations = secret.metadata.annotations.as_ref();
-        let hosts = annotations.and_then(|all| all.get(ALLOWED_HOSTS_ANNOTATION));
-        let hosts = hosts.map(|hosts| {
-            let hosts = hosts.split(',').map(str::trim);
-            hosts
-                .filter(|host| !host.is_empty())
-                .map(str::to_owned)
-                .collect()
-        });
+        let hosts = annotations.and_then(|all| all.get(names::ALLOWED_HOSTS_ANNOTATION));
         Self {
             data: data
                 .map(|(key, value)| (key.clone(), SecretSlice::from(value.0.clone())))
                 .collect(),
-            allowed_hosts: hosts,
+            allowed_hosts: hosts.map(|hosts| AllowedHosts::parse(hosts)),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use chandlery_crds::check::AllowedHosts;
 use chandlery_gateway::directory::{ReferenceError, References, Referent, Secret};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
@@ -25,8 +26,7 @@ impl Secrets {
         let bytes = SecretSlice::from(value.as_bytes().to_vec());
         *self.held.lock() = Some(Secret {
             data: BTreeMap::from([("k".to_owned(), bytes)]),
-            allowed_hosts: allowed_hosts
-                .map(|hosts| hosts.iter().map(|host| (*host).to_owned()).collect()),
+            allowed_hosts: allowed_hosts.map(|hosts| AllowedHosts::parse(&hosts.join(","))),
         });
     }
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use secrecy::{ExposeSecret as _, SecretSlice};
 use tokio::time::Instant;
+use url::Url;
 
-use super::{CredentialError, SecretKey, SecretSettings, means};
+use super::{CredentialError, SecretKey, SecretSettings};
 use crate::directory::{ReferenceError, References, Secret};
 use crate::times::jittered;
 
@@ -24,7 +25,7 @@ pub(super) struct Place {
     pub(super) namespace: String,
     pub(super) secret: SecretKey,
     /// All of them have to be allowed.
-    pub(super) hosts: Vec<(String, u16)>,
+    pub(super) targets: Vec<Url>,
     pub(super) settings: SecretSettings,
 }
 
@@ -153,7 +154,7 @@ impl<T> Kept<T> {
             references,
             namespace,
             secret,
-            hosts: _,
+            targets: _,
             settings,
         } = &self.place;
         let read = references.secret(namespace, &secret.name).await;
@@ -202,14 +203,13 @@ impl<T> Kept<T> {
                 return Err(CredentialError::NoHosts { secret: secret() });
             }
             None => {}
-            Some(entries) => {
-                for (host, port) in &self.place.hosts {
-                    if !means(entries, host, *port) {
-                        return Err(CredentialError::OtherHost {
-                            secret: secret(),
-                            host: host.clone(),
-                        });
-                    }
+            Some(allowed) => {
+                let mut targets = self.place.targets.iter();
+                if let Some(other) = targets.find(|target| !allowed.allow(target.as_str())) {
+                    return Err(CredentialError::OtherHost {
+                        secret: secret(),
+                        host: other.host_str().unwrap_or_default().to_owned(),
+                    });
                 }
             }
         }

@@ -18,7 +18,6 @@ use self::fixed::{Fixed, Form};
 use self::kept::{Kept, Place};
 use self::oauth::Oauth;
 use super::error::OutboundError;
-use super::guard::{self, Entry};
 use super::redact::Redactor;
 use super::upstream::{Upstream, UpstreamSettings};
 use crate::directory::{ReferenceError, References};
@@ -153,7 +152,7 @@ pub(super) fn credential(
         references,
         namespace: namespace.to_owned(),
         secret,
-        hosts: vec![host_and_port(&settings.base)],
+        targets: vec![settings.base.clone()],
         settings: secrets,
     };
     Ok(match spec {
@@ -188,7 +187,7 @@ pub(super) fn credential(
             })?;
             let mut place = place(secret);
             // Whoever may name the token's destination must not name another than the Secret's owner meant.
-            place.hosts.push(host_and_port(&token_url));
+            place.targets.push(token_url.clone());
             Arc::new(Oauth::new(
                 tokens,
                 Kept::new(place, oauth::client_secret),
@@ -200,23 +199,6 @@ pub(super) fn credential(
             ))
         }
     })
-}
-
-fn host_and_port(url: &Url) -> (String, u16) {
-    let host = guard::plain(url.host_str().unwrap_or_default()).to_owned();
-    (host, url.port_or_known_default().unwrap_or_default())
-}
-
-/// Whether the annotation's entries mean this host.
-fn means(entries: &[String], host: &str, port: u16) -> bool {
-    let address = host.trim_matches(['[', ']']).parse();
-    entries
-        .iter()
-        .filter_map(|entry| entry.parse::<Entry>().ok())
-        .any(|entry| match address {
-            Ok(address) => entry.range(address, port).is_some(),
-            Err(_) => entry.names(host, port),
-        })
 }
 
 fn header_name(name: &str) -> Result<HeaderName, CredentialError> {
