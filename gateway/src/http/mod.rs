@@ -5,6 +5,7 @@ mod api;
 mod mcp;
 mod workers;
 
+use std::convert::Infallible;
 use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -12,18 +13,18 @@ use std::thread;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::Request;
 use axum::response::Response;
-use axum::routing::any;
-use http::StatusCode;
+use http::{Request, StatusCode};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use secrecy::SecretString;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
 use tracing::{info, warn};
 
 pub use self::mcp::Limits;
@@ -120,7 +121,7 @@ pub async fn serve(
     tokio::join!(
         accept(
             listener,
-            router(mcp, access, pipeline.clone()),
+            front(mcp, access, pipeline.clone()),
             &workers,
             &settings,
             &shutdown,
@@ -152,34 +153,50 @@ pub async fn serve(
 /// What agents' endpoints look like, before and after the agent's id.
 const ENDPOINT: (&str, &str) = ("/runtime/agents/", "/mcp");
 
-fn router(mcp: Arc<Mcp>, access: Arc<Access>, pipeline: Arc<Pipeline>) -> Router {
+/// What answers requests.
+struct Front {
+    mcp: Arc<Mcp>,
+    access: Arc<Access>,
+    /// Everything but agents' endpoints.
+    rest: Router,
+}
+
+fn front(mcp: Arc<Mcp>, access: Arc<Access>, pipeline: Arc<Pipeline>) -> Arc<Front> {
     let api = api::router(Api {
         requests: ConfigRequests::new(pipeline.store.clone()),
         tickets: Tickets::new(pipeline.store.clone()),
         pipeline,
         access: access.clone(),
     });
-    let endpoint = async move |request: Request| -> Response {
-        let id = request
-            .uri()
-            .path()
-            .strip_prefix(ENDPOINT.0)
-            .and_then(|path| path.strip_suffix(ENDPOINT.1))
-            .unwrap_or_default();
-        match access.admit(request.uri(), request.headers(), id) {
-            Ok(caller) => mcp.answer(&caller, request).await,
-            Err(refusal) => *refusal,
-        }
-    };
-    Router::new()
-        .route("/runtime/agents/{id}/mcp", any(endpoint))
-        .merge(api)
-        .fallback(async || (StatusCode::NOT_FOUND, "not found\n"))
+    let rest = api.fallback(async || (StatusCode::NOT_FOUND, "not found\n"));
+    Arc::new(Front { mcp, access, rest })
+}
+
+impl Front {
+    /// Answers one request. An agent's endpoint is found by hand: a router costs more than the check of the key.
+    async fn answer(&self, request: Request<Incoming>) -> Result<Response, Infallible> {
+        let Some(agent) = agent_of(request.uri().path()) else {
+            // Boxed: every request would carry the room for it.
+            return Box::pin(self.rest.clone().oneshot(request)).await;
+        };
+        Ok(
+            match self.access.admit(request.uri(), request.headers(), agent) {
+                Ok(caller) => self.mcp.answer(&caller, request).await,
+                Err(refusal) => *refusal,
+            },
+        )
+    }
+}
+
+/// The id in the path of an agent's endpoint; `None` for any other path.
+fn agent_of(path: &str) -> Option<&str> {
+    let id = path.strip_prefix(ENDPOINT.0)?.strip_suffix(ENDPOINT.1)?;
+    (!id.is_empty() && !id.contains('/')).then_some(id)
 }
 
 async fn accept(
     listener: TcpListener,
-    router: Router,
+    front: Arc<Front>,
     workers: &Workers,
     settings: &Settings,
     shutdown: &CancellationToken,
@@ -204,12 +221,12 @@ async fn accept(
             },
             () = shutdown.cancelled() => break,
         };
-        let router = router.clone();
+        let front = front.clone();
         let (idle, grace) = (settings.idle_connection, settings.grace);
         let shutdown = shutdown.clone();
         let connection = async move {
             if let Ok(stream) = TcpStream::from_std(stream) {
-                converse(stream, router, idle, grace, &shutdown).await;
+                converse(stream, front, idle, grace, &shutdown).await;
             }
             drop(place);
         };
@@ -222,7 +239,7 @@ async fn accept(
 
 async fn converse(
     stream: TcpStream,
-    router: Router,
+    front: Arc<Front>,
     idle: Duration,
     grace: Duration,
     shutdown: &CancellationToken,
@@ -231,12 +248,17 @@ async fn converse(
     if stream.set_nodelay(true).is_err() {
         return;
     }
+    let answer = service_fn(move |request| {
+        let front = front.clone();
+        // Boxed, so that an idle connection holds no room for it.
+        Box::pin(async move { front.answer(request).await })
+    });
     let connection = http1::Builder::new()
         .max_buf_size(8192)
         // hyper counts from the end of one request to the end of the next one's head.
         .header_read_timeout(idle)
         .timer(TokioTimer::new())
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), answer);
     let mut connection = std::pin::pin!(connection);
     // How a connection ends says nothing that the call's own record does not say.
     tokio::select! {
@@ -244,6 +266,26 @@ async fn converse(
         () = shutdown.cancelled() => {
             connection.as_mut().graceful_shutdown();
             let _ = tokio::time::timeout(grace, connection).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::agent_of;
+
+    #[test]
+    fn an_endpoint_has_one_segment_for_its_agent() {
+        for (path, expected) in [
+            ("/runtime/agents/team.bot/mcp", Some("team.bot")),
+            ("/runtime/agents/%2F/mcp", Some("%2F")),
+            ("/runtime/agents/mcp", None),
+            ("/runtime/agents//mcp", None),
+            ("/runtime/agents/a/b/mcp", None),
+            ("/runtime/agents/a/mcp/", None),
+            ("/api/v1/me", None),
+        ] {
+            assert_eq!(agent_of(path), expected, "{path}");
         }
     }
 }

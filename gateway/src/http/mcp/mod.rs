@@ -22,13 +22,13 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::Request;
 use axum::response::Response;
 use bytes::Bytes;
 use chandlery_crds::workspace::ToolListUpdates;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -82,7 +82,11 @@ impl Mcp {
     }
 
     /// Answers one HTTP request of `caller` on its own endpoint.
-    pub(super) async fn answer(self: &Arc<Self>, caller: &Caller, request: Request) -> Response {
+    pub(super) async fn answer(
+        self: &Arc<Self>,
+        caller: &Caller,
+        request: Request<Incoming>,
+    ) -> Response {
         match *request.method() {
             Method::POST => {
                 let (parts, body) = request.into_parts();
@@ -172,7 +176,7 @@ impl Mcp {
         }
     }
 
-    fn open_stream(&self, caller: &Caller, request: Request) -> Response {
+    fn open_stream(&self, caller: &Caller, request: Request<Incoming>) -> Response {
         if !accepts(request.headers(), "text/event-stream") {
             return wire::refuse(
                 StatusCode::NOT_ACCEPTABLE,
