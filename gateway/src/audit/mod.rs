@@ -143,7 +143,7 @@ impl Audit {
             hurry: self.hurry.clone(),
             metrics: self.metrics.clone(),
             row: Some(Row {
-                id: self.store.new_id(),
+                id: self.store.new_id(opening.at),
                 at: opening.at.as_millisecond(),
                 agent: opening.agent.clone(),
                 key_id: opening.key_id.clone(),

@@ -66,7 +66,11 @@ impl Budgets {
     ) -> Result<(), StoreError> {
         for grant in rights.grants.iter().filter(|grant| grant.is_live(now)) {
             for limit in grant.limits() {
-                self.fill(grant, limit, amount(limit, cents), now).await?;
+                let (window, amount) = (self.window(grant, limit), amount(limit, cents));
+                if !window.is_settled(grant, amount, start_of(limit.per, now)) {
+                    // Boxed: few calls draw, and every call would carry the room for it.
+                    Box::pin(self.fill(&window, grant, limit, amount, now)).await?;
+                }
             }
         }
         Ok(())
@@ -74,16 +78,13 @@ impl Budgets {
 
     async fn fill(
         &self,
+        window: &Window,
         grant: &ToolGrant,
         limit: Limit,
         amount: i64,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let window = self.window(grant, limit);
         let starts_at = start_of(limit.per, now);
-        if window.is_settled(grant, amount, starts_at) {
-            return Ok(());
-        }
         let _one = window.drawing.lock().await;
         if window.is_settled(grant, amount, starts_at) {
             return Ok(());

@@ -3,6 +3,7 @@
 mod approval;
 
 use std::borrow::Cow;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -88,6 +89,8 @@ impl Patience {
 pub struct Prepared {
     request: Request,
     target: Target,
+    /// When it came in.
+    at: Timestamp,
 }
 
 impl Prepared {
@@ -174,26 +177,35 @@ impl Pipeline {
 
     /// Finds out what a call is about. Nothing has happened yet: it may be dropped, or carried another way.
     pub fn prepare(&self, mut request: Request) -> Prepared {
-        let target = self.find(&mut request);
-        Prepared { request, target }
+        let at = self.clock.now();
+        let target = self.find(&mut request, at);
+        Prepared {
+            request,
+            target,
+            at,
+        }
     }
 
     /// Runs a prepared call, as [`Pipeline::call`] does.
     pub async fn go(self: &Arc<Self>, prepared: Prepared) -> Answer {
-        let Prepared { request, target } = prepared;
+        let Prepared {
+            request,
+            target,
+            at,
+        } = prepared;
         let cancelled = request.cancelled.clone();
         let here = CancellationToken::new();
-        let _gone = here.clone().drop_guard();
         if !target.runs_to_its_end() {
             return cancelled
-                .run_until_cancelled(self.run(request, target, here))
+                .run_until_cancelled(pin!(self.run(request, target, at, here)))
                 .await
                 .unwrap_or(Answer::Cancelled);
         }
+        let _gone = here.clone().drop_guard();
         let pipeline = self.clone();
         let write = self
             .writes
-            .spawn(async move { pipeline.run(request, target, here).await });
+            .spawn(async move { pipeline.run(request, target, at, here).await });
         match cancelled.run_until_cancelled(write).await {
             Some(Ok(answer)) => answer,
             Some(Err(failure)) => {
@@ -207,8 +219,8 @@ impl Pipeline {
     }
 
     /// What the request asks for, whether or not the agent may. The arguments become the tool's own.
-    fn find(&self, request: &mut Request) -> Target {
-        let catalog = self.catalogs.of(&request.agent, self.clock.now());
+    fn find(&self, request: &mut Request, at: Timestamp) -> Target {
+        let catalog = self.catalogs.of(&request.agent, at);
         match catalog.find(&request.tool, &request.arguments) {
             Found::Entry { entry, arguments } => {
                 if let Some(arguments) = arguments {
@@ -236,8 +248,13 @@ impl Pipeline {
         }
     }
 
-    async fn run(&self, request: Request, target: Target, here: CancellationToken) -> Answer {
-        let now = self.clock.now();
+    async fn run(
+        &self,
+        request: Request,
+        target: Target,
+        at: Timestamp,
+        here: CancellationToken,
+    ) -> Answer {
         let Target { operation, found } = target;
         let effect = operation.effect;
         let opening = Opening {
@@ -245,7 +262,7 @@ impl Pipeline {
             key_id: &request.key_id,
             tool: operation.name,
             arguments: &request.arguments,
-            at: now,
+            at,
         };
         let Ok(mut record) = self.audit.open(opening).await else {
             return Answer::Failed(ToolError::unavailable(
@@ -268,6 +285,8 @@ impl Pipeline {
     }
 
     /// Asks the gate and goes on as it says; where it says to ask a person, asks once more after the wait.
+    ///
+    /// What few calls come to is boxed: every call carries room for the rest.
     async fn permitted(
         &self,
         request: &Request,
@@ -289,7 +308,7 @@ impl Pipeline {
                 Ok(Decision::Ask(ask)) => ask,
                 Ok(Decision::Deny(denial)) => {
                     if let Denial::Limit { .. } = denial
-                        && let Some(answer) = self.told_before(request, &entry).await
+                        && let Some(answer) = Box::pin(self.told_before(request, &entry)).await
                     {
                         record.decided("answered_again");
                         return answer;
@@ -308,12 +327,12 @@ impl Pipeline {
                 }
             };
             let client_may_approve = ask.client_may_approve;
-            let ticket = match self.stand(request, &entry, ask, record).await {
+            let ticket = match Box::pin(self.stand(request, &entry, ask, record)).await {
                 Stand::Pending(ticket) => ticket,
                 Stand::Answered(answer) => return answer,
             };
             let waits = !waited && request.patience.waits(client_may_approve);
-            if !waits || !self.wait(request, ticket, &here).await {
+            if !waits || !Box::pin(self.wait(request, ticket, &here)).await {
                 return Answer::Awaiting(Awaiting {
                     ticket,
                     client_may_approve,

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 use futures::future::BoxFuture;
+use jiff::Timestamp;
 use secrecy::SecretString;
 use sqlx::any::{AnyArguments, AnyPoolOptions, AnyRow};
 use sqlx::pool::PoolConnection;
@@ -246,11 +247,9 @@ impl Store {
         self.shared.dialect
     }
 
-    /// A new id, greater than every earlier one of this process.
-    pub fn new_id(&self) -> Id {
-        self.shared
-            .ids
-            .next(self.shared.clock.now().as_millisecond())
+    /// A new id for what happened at `at`, greater than every earlier one of this process.
+    pub fn new_id(&self, at: Timestamp) -> Id {
+        self.shared.ids.next(at.as_millisecond())
     }
 
     /// A connection for reading; give it back soon, there are few.

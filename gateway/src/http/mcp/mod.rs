@@ -169,10 +169,11 @@ impl Mcp {
             body: body.clone(),
             message: typed,
         };
+        // Boxed: every request would carry the room for it.
         if is_newer {
-            lane_slow::newer(self, caller, posted).await
+            Box::pin(lane_slow::newer(self, caller, posted)).await
         } else {
-            lane_slow::older(self, caller, posted).await
+            Box::pin(lane_slow::older(self, caller, posted)).await
         }
     }
 
