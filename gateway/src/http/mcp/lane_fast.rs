@@ -48,7 +48,7 @@ impl<'a> Request<'a> {
         if message.jsonrpc.as_deref() != Some("2.0") {
             return None;
         }
-        if message.result || message.error || params.is_none() && message.params.is_some() {
+        if message.result || message.error || message.has_odd_params() {
             return None;
         }
         let method = message.method.as_deref()?;

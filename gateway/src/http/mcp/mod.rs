@@ -137,14 +137,13 @@ impl Mcp {
             Err(refusal) => return *refusal,
         };
         let params = message.params();
-        let meta = params.as_ref().and_then(|params| params.meta.as_ref());
+        let meta = params.and_then(|params| params.meta.as_ref());
         let is_newer = message.is_newer(&parts.headers, meta);
         if message.method.as_deref() == Some("initialize") && wire::is_newer(&parts.headers) {
             // The newer revision has no such method, however well or badly it is called.
             return not_found(message.plain_id().unwrap_or("null"), "initialize");
         }
-        if let Some(request) =
-            lane_fast::Request::read(&parts.headers, &message, params.as_ref(), is_newer)
+        if let Some(request) = lane_fast::Request::read(&parts.headers, &message, params, is_newer)
         {
             if let Some(response) = subscriptions::listen(self, caller, &request) {
                 return response;

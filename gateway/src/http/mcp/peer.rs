@@ -70,7 +70,15 @@ impl Peer {
     /// `_meta["chandlery.dev/worker"]`.
     pub(super) fn worker(&self) -> Option<String> {
         let message = Message::parse(&self.body).ok()?;
-        Some(message.params()?.meta?.worker?.into_owned())
+        Some(
+            message
+                .params()?
+                .meta
+                .as_ref()?
+                .worker
+                .as_deref()?
+                .to_owned(),
+        )
     }
 
     /// Waits for `call`, and says every `interval` that it goes on, to a client that asked to be told.

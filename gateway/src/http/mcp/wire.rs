@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::convert::Infallible;
 use std::fmt;
+use std::marker::PhantomData;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -11,6 +13,7 @@ use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use http_body::{Frame, SizeHint};
+use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -34,15 +37,15 @@ const ID_BYTES: usize = 256;
 
 /// A JSON-RPC message. Nothing in it has been checked but that it is a JSON object.
 #[derive(serde::Deserialize)]
-pub(super) struct Message<'a> {
+#[serde(bound(deserialize = "P: Deserialize<'de>"))]
+pub(super) struct Message<'a, P = Readable<Params<'a>>> {
     #[serde(borrow)]
-    pub(super) jsonrpc: Option<Cow<'a, str>>,
+    pub(super) jsonrpc: Option<Text<'a>>,
     #[serde(borrow)]
     pub(super) id: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) method: Option<Cow<'a, str>>,
-    #[serde(borrow)]
-    pub(super) params: Option<&'a RawValue>,
+    pub(super) method: Option<Text<'a>>,
+    params: Option<P>,
     #[serde(default, deserialize_with = "present")]
     pub(super) result: bool,
     #[serde(default, deserialize_with = "present")]
@@ -53,18 +56,59 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error>
     IgnoredAny::deserialize(deserializer).map(|_| true)
 }
 
+/// A string, borrowed where it has no escapes.
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+pub(super) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What is an object and reads as `T`. A derived struct by itself would take an array for its fields.
+pub(super) enum Readable<T> {
+    Yes(T),
+    No,
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Readable<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object<T>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+            type Value = T;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, entries: A) -> Result<T, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(entries))
+            }
+        }
+
+        deserializer
+            .deserialize_map(Object(PhantomData))
+            .map(Self::Yes)
+    }
+}
+
 /// The parameters that both lanes look at.
 #[derive(serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Params<'a> {
     #[serde(borrow)]
-    pub(super) name: Option<Cow<'a, str>>,
+    pub(super) name: Option<Text<'a>>,
     #[serde(borrow)]
     pub(super) arguments: Option<&'a RawValue>,
     #[serde(borrow, rename = "_meta")]
     pub(super) meta: Option<Meta<'a>>,
     #[serde(borrow)]
-    pub(super) cursor: Option<Cow<'a, str>>,
+    pub(super) cursor: Option<Text<'a>>,
     #[serde(borrow)]
     pub(super) notifications: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -77,7 +121,7 @@ pub(super) struct Params<'a> {
 #[derive(serde::Deserialize)]
 pub(super) struct Meta<'a> {
     #[serde(borrow, rename = "io.modelcontextprotocol/protocolVersion")]
-    pub(super) protocol_version: Option<Cow<'a, str>>,
+    pub(super) protocol_version: Option<Text<'a>>,
     #[serde(borrow, rename = "io.modelcontextprotocol/clientCapabilities")]
     pub(super) client_capabilities: Option<&'a RawValue>,
     #[serde(borrow, rename = "io.modelcontextprotocol/clientInfo")]
@@ -87,7 +131,7 @@ pub(super) struct Meta<'a> {
     #[serde(borrow, rename = "progressToken")]
     pub(super) progress_token: Option<&'a RawValue>,
     #[serde(borrow, rename = "chandlery.dev/worker")]
-    pub(super) worker: Option<Cow<'a, str>>,
+    pub(super) worker: Option<Text<'a>>,
 }
 
 impl<'a> Message<'a> {
@@ -101,13 +145,16 @@ impl<'a> Message<'a> {
                 "Invalid Request: send one message per POST; batches are not part of the protocol any more",
             )));
         }
-        serde_json::from_slice(body).map_err(|_| {
-            Box::new(refuse(
-                StatusCode::BAD_REQUEST,
-                PARSE_ERROR,
-                "Parse error: the body is not a JSON-RPC message",
-            ))
-        })
+        // Read in one go. Parameters that are odd make no message unreadable, so then they are passed over.
+        serde_json::from_slice(body)
+            .or_else(|_| serde_json::from_slice(body).map(Message::with_odd_params))
+            .map_err(|_| {
+                Box::new(refuse(
+                    StatusCode::BAD_REQUEST,
+                    PARSE_ERROR,
+                    "Parse error: the body is not a JSON-RPC message",
+                ))
+            })
     }
 
     /// The id, if it is one that can be echoed without a thought: a string or an integer, and not too long.
@@ -122,11 +169,17 @@ impl<'a> Message<'a> {
         is_plain.then(|| id.get())
     }
 
-    pub(super) fn params(&self) -> Option<Params<'a>> {
-        let params = self.params?.get();
-        params
-            .starts_with('{')
-            .then(|| serde_json::from_str(params).ok())?
+    /// `None` when there are none, and when they are odd.
+    pub(super) fn params(&self) -> Option<&Params<'a>> {
+        match self.params.as_ref()? {
+            Readable::Yes(params) => Some(params),
+            Readable::No => None,
+        }
+    }
+
+    /// Whether there are parameters of another shape than those of any request.
+    pub(super) fn has_odd_params(&self) -> bool {
+        matches!(self.params, Some(Readable::No))
     }
 
     /// Whether the message belongs to the stateless revision. `initialize` never does.
@@ -136,6 +189,28 @@ impl<'a> Message<'a> {
             && (is_newer(headers)
                 || meta.is_some_and(|meta| meta.protocol_version.is_some())
                 || method == Some("server/discover"))
+    }
+}
+
+impl<'a> Message<'a, &'a RawValue> {
+    /// The message, whose parameters nobody can read.
+    fn with_odd_params(self) -> Message<'a> {
+        let Self {
+            jsonrpc,
+            id,
+            method,
+            params,
+            result,
+            error,
+        } = self;
+        Message {
+            jsonrpc,
+            id,
+            method,
+            params: params.map(|_| Readable::No),
+            result,
+            error,
+        }
     }
 }
 
