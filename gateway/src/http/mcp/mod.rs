@@ -19,7 +19,9 @@ mod subscriptions;
 mod wire;
 
 use std::collections::{HashMap, HashSet};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use axum::response::Response;
@@ -29,7 +31,7 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{MissedTickBehavior, timeout};
 use tokio_util::sync::CancellationToken;
 
 pub use self::sessions::Limits;
@@ -93,9 +95,13 @@ impl Mcp {
                 if let Some(refusal) = unreadable(&parts.headers) {
                     return refusal;
                 }
-                let body = Limited::new(body, self.settings.max_body).collect();
-                // Measures nothing, and costs nothing, when the body has come with the head.
-                match tokio::time::timeout(self.settings.idle_connection, body).await {
+                let mut body = pin!(Limited::new(body, self.settings.max_body).collect());
+                // Most bodies have come with their head, and need no timer.
+                let read = match futures::poll!(body.as_mut()) {
+                    Poll::Ready(read) => Ok(read),
+                    Poll::Pending => timeout(self.settings.idle_connection, body).await,
+                };
+                match read {
                     Ok(Ok(body)) => self.post(caller, parts, body.to_bytes()).await,
                     Ok(Err(failure)) if failure.is::<LengthLimitError>() => wire::refuse(
                         StatusCode::PAYLOAD_TOO_LARGE,
@@ -306,6 +312,13 @@ impl Mcp {
 
 /// The answer to a POST whose headers do not fit.
 fn unreadable(headers: &HeaderMap) -> Option<Response> {
+    // What most clients send, letter for letter.
+    let is_usual = |name, usual| wire::sole(headers, &name) == Some(usual);
+    if is_usual(header::ACCEPT, "application/json, text/event-stream")
+        && is_usual(header::CONTENT_TYPE, "application/json")
+    {
+        return None;
+    }
     if !accepts(headers, "application/json") || !accepts(headers, "text/event-stream") {
         return Some(wire::refuse(
             StatusCode::NOT_ACCEPTABLE,
