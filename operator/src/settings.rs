@@ -47,6 +47,10 @@ struct Arguments {
     /// Whether a Secret has to say, by the annotation chandlery.dev/allowed-hosts, which hosts a ToolSource may show it to.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, default_missing_value = "true")]
     require_secret_hosts: bool,
+    /// Ranges of addresses that look public and belong to the cluster, such as those of its pods, with commas between
+    /// them: gateways treat them as private.
+    #[arg(long, value_delimiter = ',')]
+    private_ranges: Vec<String>,
     /// How log lines look.
     #[arg(long, value_enum, default_value_t = LogFormat::Json)]
     log_format: LogFormat,
@@ -118,6 +122,8 @@ pub(crate) struct GatewaySettings {
     pub(crate) cluster_domain: String,
     /// Whether the Secrets of ToolSources have to say which hosts they are for.
     pub(crate) require_secret_hosts: bool,
+    /// Ranges of addresses that gateways treat as private besides those that always are.
+    pub(crate) private_ranges: Vec<String>,
 }
 
 /// The lease that decides which replica works.
@@ -143,6 +149,7 @@ pub(crate) fn read() -> anyhow::Result<Command> {
         health,
         cluster_domain,
         require_secret_hosts,
+        private_ranges,
         log_format,
         print_rights,
     } = Arguments::parse();
@@ -181,6 +188,7 @@ pub(crate) fn read() -> anyhow::Result<Command> {
             operator_namespace: lease_namespace.clone(),
             cluster_domain,
             require_secret_hosts,
+            private_ranges,
         },
         scopes,
         lease: leader_elect.then(|| LeaseSettings {

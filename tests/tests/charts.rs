@@ -28,7 +28,7 @@ const EVERYTHING: &[&str] = &[
     "--set=networkPolicy.metricsFrom[0].namespaceSelector.matchLabels.name=monitoring,networkPolicy.apiServerPorts={6443}",
     "--set=nodeSelector.disk=ssd,tolerations[0].operator=Exists,topologySpreadConstraints[0].maxSkew=1",
     "--set=affinity.nodeAffinity.x=y,extraArgs={--lease-namespace=elsewhere},extraEnv[0].name=A,extraEnv[0].value=b",
-    "--set=test.storageClassName=fast,log.format=text,log.level=debug,clusterDomain=example.internal,security.requireSecretHosts=true",
+    "--set=test.storageClassName=fast,log.format=text,log.level=debug,clusterDomain=example.internal,security.requireSecretHosts=true,security.privateRanges={203.0.0.0/16}",
 ];
 
 #[test]

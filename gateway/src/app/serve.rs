@@ -148,6 +148,7 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
             require_hosts: settings.require_secret_hosts,
             ..SecretSettings::default()
         },
+        private_ranges: settings.private_ranges,
         ..outbound::Settings::default()
     })?;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use chandlery_crds::fields;
 use chandlery_crds::names;
 use clap::ValueEnum;
+use ipnet::IpNet;
 use secrecy::SecretString;
 
 /// Where data lies when nothing else is said.
@@ -51,6 +52,9 @@ pub(super) struct ServeArgs {
     /// Use credentials of Secrets alone that say which hosts they are for (annotation chandlery.dev/allowed-hosts).
     #[arg(long)]
     require_secret_hosts: bool,
+    /// A range of addresses that is private although it looks public, such as that of a cluster's pods. May be repeated.
+    #[arg(long = "private-range", value_name = "CIDR")]
+    private_ranges: Vec<IpNet>,
     /// How log lines look.
     #[arg(long, value_enum, default_value_t)]
     log_format: LogFormat,
@@ -77,6 +81,8 @@ pub struct Settings {
     pub approval_wait: Duration,
     /// A Secret without the annotation is no credential.
     pub require_secret_hosts: bool,
+    /// Addresses that only `allowedHosts` opens, besides those that are always private.
+    pub private_ranges: Vec<IpNet>,
     pub log_format: LogFormat,
     /// Directives of what is logged.
     pub log: String,
@@ -128,6 +134,7 @@ impl TryFrom<ServeArgs> for Settings {
             max_config_staleness,
             approval_wait,
             require_secret_hosts,
+            private_ranges,
             log_format,
             log,
         } = args;
@@ -160,6 +167,7 @@ impl TryFrom<ServeArgs> for Settings {
             max_config_staleness,
             approval_wait,
             require_secret_hosts,
+            private_ranges,
             log_format,
             log,
         })

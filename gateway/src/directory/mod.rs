@@ -20,9 +20,7 @@ use tokio::sync::watch;
 
 pub use self::grant::{Limit, Per, Rule, ToolGrant, Unit};
 pub use self::people::Person;
-pub use self::references::{
-    ReferenceError, References, Referent, Secret,
-};
+pub use self::references::{ReferenceError, References, Referent, Secret};
 
 /// Everything that a gateway knows of its account at one moment.
 #[derive(Debug, Default)]

@@ -70,7 +70,7 @@ impl Inserts {
             .iter()
             .map(|call| {
                 let scope = scopes[call.agent.workspace.id.as_str()];
-                (scope, store.new_id(), call.clone())
+                (scope, store.new_id(call.at), call.clone())
             })
             .collect();
         let statements = self.0.clone();

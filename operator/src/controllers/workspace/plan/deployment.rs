@@ -283,6 +283,9 @@ fn arguments(owner: &Owner, spec: &GatewaySpec, settings: &GatewaySettings) -> V
     if let Some(staleness) = &spec.max_config_staleness {
         flag("max-config-staleness", staleness.0.clone());
     }
+    for range in &settings.private_ranges {
+        flag("private-range", range.clone());
+    }
     flag("log-format", "json".to_owned());
     if settings.require_secret_hosts {
         arguments.push("--require-secret-hosts".to_owned());

@@ -20,6 +20,7 @@ fn settings() -> GatewaySettings {
         operator_namespace: "chandlery-system".to_owned(),
         cluster_domain: "cluster.local".to_owned(),
         require_secret_hosts: false,
+        private_ranges: Vec::new(),
     }
 }
 
@@ -455,6 +456,7 @@ fn gateways_require_of_secrets_what_the_operator_requires() {
     let arguments = |require_secret_hosts| {
         let settings = GatewaySettings {
             require_secret_hosts,
+            private_ranges: vec!["203.0.0.0/16".to_owned()],
             ..settings()
         };
         let plan = plan(
@@ -469,6 +471,8 @@ fn gateways_require_of_secrets_what_the_operator_requires() {
     };
     let flag = "--require-secret-hosts".to_owned();
     assert!(arguments(true).contains(&flag));
+    let range = "--private-range=203.0.0.0/16".to_owned();
+    assert!(arguments(false).contains(&range));
     assert!(!arguments(false).contains(&flag));
 }
 
