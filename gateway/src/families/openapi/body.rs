@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::parameter::{Described, Layout, explode, query_style, unusable};
+use super::parameter::{Described, Layout, explode, query_style};
 use super::schema::Flat;
-use super::{Broken, input, pointer};
+use super::{Broken, input, pointer, text};
 
 #[derive(Clone, Debug)]
 pub(super) struct Body {
@@ -77,7 +77,12 @@ pub(super) enum Content<'a> {
     Whole(&'a Value),
 }
 
-pub(super) fn read<'a>(root: &'a Value, operation: &'a Value) -> Result<Option<Read<'a>>, Broken> {
+/// The body that is sent. Required fields that cannot be arguments (R-C-197, R-C-198) are named in `unsendable`.
+pub(super) fn read<'a>(
+    root: &'a Value,
+    operation: &'a Value,
+    unsendable: &mut Vec<String>,
+) -> Result<Option<Read<'a>>, Broken> {
     let body = pointer::resolve(root, &operation["requestBody"])?;
     let Some(content) = body["content"].as_object() else {
         return Ok(None);
@@ -94,7 +99,7 @@ pub(super) fn read<'a>(root: &'a Value, operation: &'a Value) -> Result<Option<R
     let format = format(media_type, &flat);
     let content = match format {
         Format::Text | Format::Binary => Content::Whole(schema),
-        _ if flat.is_record() => fields(root, &flat, format, &media["encoding"])?,
+        _ if flat.is_record() => fields(root, &flat, format, &media["encoding"], unsendable)?,
         _ => Content::Whole(schema),
     };
     // A range is no type that a body can have.
@@ -175,6 +180,7 @@ fn fields<'a>(
     flat: &Flat<'a>,
     format: Format,
     encoding: &'a Value,
+    unsendable: &mut Vec<String>,
 ) -> Result<Content<'a>, Broken> {
     let mut fields = Vec::new();
     for (name, schemas) in &flat.properties {
@@ -184,9 +190,7 @@ fn fields<'a>(
             continue;
         }
         if !input::is_name(name) {
-            if required && field.keywords.get("default").is_none() {
-                return Err(unusable("body field", name));
-            }
+            unsendable.extend(required.then(|| text::cut(name, 80)));
             continue;
         }
         fields.push(Described {

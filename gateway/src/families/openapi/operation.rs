@@ -133,8 +133,9 @@ pub(super) fn read(
         value,
     } = found;
     let template = Template::read(path)?;
-    let parameters = parameter::read(root, secrets, &template, item, value)?;
-    let body = body::read(root, value)?;
+    let mut unsendable = Vec::new();
+    let parameters = parameter::read(root, secrets, &template, item, value, &mut unsendable)?;
+    let body = body::read(root, value, &mut unsendable)?;
     let cost = cost::read(value)?;
     let input = input::assemble(root, parameters, body, cost)?;
     let deprecated = value["deprecated"] == true;
@@ -145,7 +146,7 @@ pub(super) fn read(
         path: (*path).to_owned(),
         tags: tags(value),
         title: title(value, name),
-        description: description(found, deprecated),
+        description: description(found, deprecated, &unsendable),
         deprecated,
         effect: effect(method),
         input_schema: input.schema,
@@ -194,7 +195,7 @@ fn title(value: &Value, name: &str) -> String {
     }
 }
 
-fn description(found: &Found<'_>, deprecated: bool) -> String {
+fn description(found: &Found<'_>, deprecated: bool, unsendable: &[String]) -> String {
     let summary = text::line(&found.value["summary"]);
     let long = found.value["description"].as_str().unwrap_or_default();
     let long = text::cut(long.trim(), DESCRIPTION);
@@ -206,6 +207,12 @@ fn description(found: &Found<'_>, deprecated: bool) -> String {
     };
     if deprecated {
         description.insert_str(0, "Deprecated. ");
+    }
+    if !unsendable.is_empty() {
+        let names = text::cut(&unsendable.join(", "), 200);
+        description.push_str(&format!(
+            "\n\nThe service also wants {names}, which cannot be given here."
+        ));
     }
     description
 }

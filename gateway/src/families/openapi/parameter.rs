@@ -252,13 +252,14 @@ impl Secrets {
     }
 }
 
-/// The parameters that become arguments.
+/// The parameters that become arguments. Required ones that cannot (R-C-197, R-C-198) are named in `unsendable`.
 pub(super) fn read<'a>(
     root: &'a Value,
     secrets: &Secrets,
     template: &Template,
     item: &'a Value,
     operation: &'a Value,
+    unsendable: &mut Vec<String>,
 ) -> Result<Vec<Described<'a, Parameter>>, Broken> {
     let mut all: Vec<(Place, &str, &Value)> = Vec::new();
     // An operation's own parameter takes the place of its path's.
@@ -274,7 +275,10 @@ pub(super) fn read<'a>(
     let mut parameters = Vec::new();
     for name in template.names() {
         if !input::is_name(name) {
-            return Err(unusable("path parameter", name));
+            let name = text::cut(name, 80);
+            return Err(Broken::new(format!(
+                "its path needs the parameter `{name}`, whose name is not of letters, digits, `_`, `.` and `-` or is longer than 64 characters"
+            )));
         }
         if parameters
             .iter()
@@ -292,20 +296,12 @@ pub(super) fn read<'a>(
         }
         if input::is_name(name) {
             parameters.push(described(place, name, parameter));
-        } else if parameter["required"] == true && parameter["schema"]["default"].is_null() {
-            return Err(unusable(&format!("{} parameter", place.word()), name));
+        } else if parameter["required"] == true {
+            unsendable.push(text::cut(name, 80));
         }
     }
     parameters.sort_by_key(|parameter| parameter.what.place);
     Ok(parameters)
-}
-
-/// R-C-197, R-C-198: such a name is no argument, and without it this operation cannot be called.
-pub(super) fn unusable(what: &str, name: &str) -> Broken {
-    let name = text::cut(name, 80);
-    Broken::new(format!(
-        "it requires the {what} `{name}`, whose name is not of letters, digits, `_`, `.` and `-` or is longer than 64 characters"
-    ))
 }
 
 fn list(place: &Value) -> impl Iterator<Item = &Value> {

@@ -185,6 +185,7 @@ impl Operation {
             })
             .collect();
         let whole;
+        let mut is_sent = body.required;
         let mut fields = Vec::new();
         match &body.shape {
             Shape::Whole { argument } => {
@@ -199,6 +200,7 @@ impl Operation {
                 }
                 whole = serde_json::from_str::<Arguments<'_>>(value.get())
                     .map_err(|_| format!("{argument} must be an object with the form's fields"))?;
+                is_sent = true;
                 fields.extend(whole.iter().map(|(name, value)| Filled {
                     argument: name,
                     name,
@@ -237,7 +239,7 @@ impl Operation {
             form: &FormField::PLAIN,
             value,
         }));
-        if fields.is_empty() && !body.required {
+        if fields.is_empty() && !is_sent {
             return Ok((None, Bytes::new()));
         }
         Ok(match body.format {

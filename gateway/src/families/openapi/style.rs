@@ -14,11 +14,10 @@ const VALUE: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// `allowReserved` also leaves delimiters, but for those that would end the value.
+/// `allowReserved` also leaves delimiters, but for those that would end the value and those that readers of URLs encode.
 const RESERVED: &AsciiSet = &VALUE
     .remove(b'!')
     .remove(b'$')
-    .remove(b'\'')
     .remove(b'(')
     .remove(b')')
     .remove(b'*')
