@@ -8,6 +8,9 @@ use super::Unreadable;
 /// How deep a document may nest; as deep as `serde_json` goes.
 const DEPTH: usize = 128;
 
+/// What the YAML reader has to go that deep: it takes tens of kilobytes a level, more than a worker's stack has.
+const STACK: usize = 64 * 1024 * 1024;
+
 /// Reads JSON, or else YAML.
 ///
 /// JSON first: its reader is ten times faster, and what it refuses may still be YAML.
@@ -19,7 +22,15 @@ pub(super) fn read(document: &[u8]) -> Result<Value, Unreadable> {
         Ok(value) => return Ok(value),
         Err(error) => error,
     };
-    read_yaml(text).map_err(|error| {
+    let read = std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().stack_size(STACK);
+        let reader = reader
+            .spawn_scoped(scope, || read_yaml(text))
+            .map_err(|error| error.to_string())?;
+        let panicked = |_| Err("the reader stopped".to_owned());
+        reader.join().unwrap_or_else(panicked)
+    });
+    read.map_err(|error| {
         let looks_like_json = text.trim_start().starts_with('{');
         syntax(if looks_like_json {
             as_json.to_string()
