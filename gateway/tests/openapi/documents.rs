@@ -103,7 +103,7 @@ fn look_at_operation(root: &Value, operation: &Operation) -> Result<(), String> 
     // R-C-191: whatever the document says, this is a schema.
     jsonschema::draft202012::meta::validate(&schema).map_err(|error| error.to_string())?;
     jsonschema::draft202012::new(&schema).map_err(|error| error.to_string())?;
-    if schema.to_string().len() > 80 * 1024 {
+    if schema.to_string().len() > 24 * 1024 {
         return Err("the schema is too large".to_owned());
     }
     look_at_schema(&schema)?;

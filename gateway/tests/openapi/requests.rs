@@ -25,7 +25,9 @@ fn parameters_go_where_they_belong() {
         json!({"text": "a b&c=d", "flag": true, "list": ["a", "b"], "commas": ["a,b", "c"], "spaces": ["a", "b"],
             "bars": ["a", "b"], "object": {"R": 1, "G": 2}, "exploded": {"B": 3},
             "deep": {"name": "x", "tags": ["a", "b"], "range": {"from": 1}}, "reserved": "a/b:c?d=e&f", "json": {"name": "x"}}),
-        expect!["GET /query?text=a%20b%26c%3Dd&flag=true&list=a&list=b&commas=a%2Cb,c&spaces=a%20b&bars=a%7Cb&object=G,2,R,1&B=3&deep%5Bname%5D=x&deep%5Brange%5D%5Bfrom%5D=1&deep%5Btags%5D%5B%5D=a&deep%5Btags%5D%5B%5D=b&reserved=a/b:c?d%3De%26f&json=%7B%22name%22%3A%22x%22%7D"],
+        expect![
+            "GET /query?text=a%20b%26c%3Dd&flag=true&list=a&list=b&commas=a%2Cb,c&spaces=a%20b&bars=a%7Cb&object=G,2,R,1&B=3&deep%5Bname%5D=x&deep%5Brange%5D%5Bfrom%5D=1&deep%5Btags%5D%5B%5D=a&deep%5Btags%5D%5B%5D=b&reserved=a/b:c?d%3De%26f&json=%7B%22name%22%3A%22x%22%7D"
+        ],
     );
     check(
         "styles.yaml",
@@ -64,12 +66,22 @@ fn bodies_have_the_media_type_of_the_document() {
 
             {"name":"Rope","price":2.5}"#]],
     );
-    check("bodies.yaml", "scalar", json!({"body": 7}), expect![[r#"
+    check(
+        "bodies.yaml",
+        "scalar",
+        json!({"body": 7}),
+        expect![[r#"
         PUT /scalar
         content-type: text/json
 
-        7"#]]);
-    check("bodies.yaml", "optional", json!({}), expect!["name is required (string or null)"]);
+        7"#]],
+    );
+    check(
+        "bodies.yaml",
+        "optional",
+        json!({}),
+        expect!["name is required (string or null)"],
+    );
     check(
         "bodies.yaml",
         "free",
@@ -229,7 +241,12 @@ fn other_fields_pass_where_the_body_is_open_only() {
 #[test]
 fn wrong_arguments_are_told_with_what_is_right() {
     for (file, name, arguments, expected) in [
-        ("words.json", "get_things_by_id", json!({}), expect!["id is required (integer)"]),
+        (
+            "words.json",
+            "get_things_by_id",
+            json!({}),
+            expect!["id is required (integer)"],
+        ),
         (
             "words.json",
             "get_things_by_id",
@@ -252,7 +269,9 @@ fn wrong_arguments_are_told_with_what_is_right() {
             "words.json",
             "get_things_by_id",
             json!({"id": 7, "sizes": 10}),
-            expect![[r#"there is no argument "sizes"; the arguments are id, odd, pattern, since, size, state, undeclared"#]],
+            expect![[
+                r#"there is no argument "sizes"; the arguments are id, odd, pattern, since, size, state, undeclared"#
+            ]],
         ),
         (
             "words.json",
@@ -278,7 +297,12 @@ fn wrong_arguments_are_told_with_what_is_right() {
             json!({"body": {"kind": "cow"}}),
             expect!["body has none of the forms that the schema allows"],
         ),
-        ("bodies.yaml", "one_of", json!([]), expect!["the arguments must be a JSON object"]),
+        (
+            "bodies.yaml",
+            "one_of",
+            json!([]),
+            expect!["the arguments must be a JSON object"],
+        ),
         (
             "forms.yaml",
             "bytes",

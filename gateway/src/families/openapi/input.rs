@@ -7,8 +7,12 @@ use serde_json::{Map, Value, json};
 use super::body::{self, Body, Content, Field, Shape};
 use super::cost::{Cost, Goes};
 use super::parameter::{Described, Parameter, Place};
-use super::schema::{DETAILS, MAX_WIDTH, Stop, Writer};
+use super::schema::{DETAILS, MAX_SIZE, MAX_WIDTH, Stop, Writer};
 use super::{Broken, body::Format};
+
+/// How large the schemas of one document may be together, in bytes of JSON; those that come after say little. In memory
+/// they take twenty times as much.
+pub(super) const ROOM: usize = 8 * 1024 * 1024;
 
 /// Arguments of every grouped tool, and of every tool of a data source: no operation has them as its own.
 const TAKEN: &[&str] = &[
@@ -34,12 +38,13 @@ pub(super) fn is_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(allowed)
 }
 
-/// Names the arguments and writes their schema.
+/// Names the arguments and writes their schema, for which there is still `room`.
 pub(super) fn assemble<'a>(
     root: &'a Value,
     mut parameters: Vec<Described<'a, Parameter>>,
     mut body: Option<body::Read<'a>>,
     cost: Option<Cost>,
+    room: &mut usize,
 ) -> Result<Input, Broken> {
     let mut names = Names::default();
     if let Some(cost) = &cost {
@@ -69,7 +74,7 @@ pub(super) fn assemble<'a>(
         whole: whole.as_deref(),
         cost: cost.as_ref(),
     };
-    let schema = arguments.schema()?;
+    let schema = arguments.schema(room)?;
     let parameters = parameters.into_iter().map(|parameter| parameter.what);
     Ok(Input {
         schema,
@@ -155,10 +160,18 @@ struct Arguments<'a, 'b> {
 }
 
 impl<'a> Arguments<'a, '_> {
-    fn schema(&self) -> Result<Map<String, Value>, Broken> {
-        for detail in DETAILS {
-            match self.write(Writer::new(self.root, *detail)) {
-                Ok(schema) => return Ok(schema),
+    fn schema(&self, room: &mut usize) -> Result<Map<String, Value>, Broken> {
+        let (details, size) = match *room {
+            0 => (&DETAILS[DETAILS.len() - 2..], MAX_SIZE / 8),
+            _ => (DETAILS, MAX_SIZE),
+        };
+        for detail in details {
+            let mut writer = Writer::new(self.root, *detail, size);
+            match self.write(&mut writer) {
+                Ok(schema) => {
+                    *room = room.saturating_sub(size - writer.left());
+                    return Ok(schema);
+                }
                 Err(Stop::TooLarge) => {}
                 Err(Stop::Broken(broken)) => return Err(broken),
             }
@@ -166,7 +179,7 @@ impl<'a> Arguments<'a, '_> {
         Err(Broken::new("its arguments are too many to be described"))
     }
 
-    fn write(&self, mut writer: Writer<'a>) -> Result<Map<String, Value>, Stop> {
+    fn write(&self, writer: &mut Writer<'a>) -> Result<Map<String, Value>, Stop> {
         let mut properties = Map::new();
         let mut required = Vec::new();
         for parameter in self.parameters {
@@ -183,7 +196,7 @@ impl<'a> Arguments<'a, '_> {
         match self.body.map(|body| (&body.content, body)) {
             Some((Content::Fields { fields, open }, body)) => {
                 for field in fields {
-                    let (argument, schema) = field_schema(&mut writer, field)?;
+                    let (argument, schema) = field_schema(writer, field)?;
                     let is_required = field.required && !body.optional;
                     required.extend(is_required.then(|| argument.clone()));
                     properties.insert(argument, schema.into());

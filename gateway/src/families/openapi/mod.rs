@@ -161,9 +161,10 @@ pub fn read(document: &[u8], settings: &Settings) -> Result<Document, Unreadable
     let cut = found.len().saturating_sub(MAX_OPERATIONS);
     found.truncate(MAX_OPERATIONS);
     let secrets = Arc::new(parameter::Secrets::new(&root, settings));
+    let mut room = input::ROOM;
     let mut operations = Vec::with_capacity(found.len());
     for found in found {
-        match operation::read(&root, settings, &secrets, &found) {
+        match operation::read(&root, settings, &secrets, &found, &mut room) {
             Ok(operation) => operations.push(operation),
             Err(Broken(message)) => skipped.push(Skipped {
                 operation: found.label(),

@@ -124,6 +124,7 @@ pub(super) fn read(
     settings: &Settings,
     secrets: &Arc<Secrets>,
     found: &Found<'_>,
+    room: &mut usize,
 ) -> Result<Operation, Broken> {
     let Found {
         name,
@@ -137,7 +138,7 @@ pub(super) fn read(
     let parameters = parameter::read(root, secrets, &template, item, value, &mut unsendable)?;
     let body = body::read(root, value, &mut unsendable)?;
     let cost = cost::read(value)?;
-    let input = input::assemble(root, parameters, body, cost)?;
+    let input = input::assemble(root, parameters, body, cost, room)?;
     let deprecated = value["deprecated"] == true;
     Ok(Operation {
         name: name.clone(),

@@ -3,28 +3,58 @@
 mod value;
 mod write;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::{Broken, pointer};
 
-pub(super) use write::{DETAILS, Stop, Writer};
+pub(super) use write::{DETAILS, MAX_SIZE, Stop, Writer};
 
 /// How many schemas are merged into one, and how many properties one has, before the rest is ignored: a bound on the
 /// work that a hostile document makes.
 pub(super) const MAX_WIDTH: usize = 1_000;
+
+/// What is looked at beside the fields of [`Flat`]; the rest is not JSON Schema, or is left to the upstream to check.
+const KEYWORDS: &[&str] = &[
+    "const",
+    "contentEncoding",
+    "contentMediaType",
+    "default",
+    "deprecated",
+    "description",
+    "enum",
+    "example",
+    "examples",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "format",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "pattern",
+    "patternProperties",
+    "readOnly",
+    "title",
+    "type",
+    "uniqueItems",
+];
 
 /// One schema with its references followed and its `allOf` merged; what it holds is still the document's.
 ///
 /// Where two parts say different things, the outer one counts, and the earlier one of siblings.
 #[derive(Debug, Default)]
 pub(super) struct Flat<'a> {
-    /// All that is not among the other fields.
-    pub(super) keywords: BTreeMap<&'a str, &'a Value>,
+    keywords: Vec<(&'a str, &'a Value)>,
     /// All schemas of a property hold.
     pub(super) properties: BTreeMap<&'a str, Vec<&'a Value>>,
-    pub(super) required: HashSet<&'a str>,
+    pub(super) required: Vec<&'a str>,
     /// Of each list, one holds.
     pub(super) choices: Vec<Vec<&'a Value>>,
     pub(super) nullable: bool,
@@ -84,7 +114,8 @@ impl<'a> Flat<'a> {
                     }
                 }
                 ("required", Value::Array(names)) => {
-                    self.required.extend(names.iter().filter_map(Value::as_str));
+                    let names = names.iter().take(MAX_WIDTH);
+                    self.required.extend(names.filter_map(Value::as_str));
                 }
                 ("additionalProperties", Value::Bool(false)) => self.closed = true,
                 ("additionalProperties", Value::Bool(true) | Value::Object(_)) => {
@@ -93,7 +124,9 @@ impl<'a> Flat<'a> {
                 ("items", Value::Object(_)) => self.items.push(value),
                 ("nullable", Value::Bool(nullable)) => self.nullable |= nullable,
                 (keyword, value) => {
-                    self.keywords.entry(keyword).or_insert(value);
+                    if KEYWORDS.contains(&keyword) && self.get(keyword).is_none() {
+                        self.keywords.push((keyword, value));
+                    }
                 }
             }
         }
@@ -126,14 +159,20 @@ impl<'a> Flat<'a> {
         }
     }
 
+    /// The value of a keyword of [`KEYWORDS`].
+    pub(super) fn get(&self, keyword: &str) -> Option<&'a Value> {
+        let mut keywords = self.keywords.iter();
+        keywords
+            .find(|(name, _)| *name == keyword)
+            .map(|(_, value)| *value)
+    }
+
     pub(super) fn is_true(&self, keyword: &str) -> bool {
-        self.keywords
-            .get(keyword)
-            .is_some_and(|value| **value == true)
+        self.get(keyword).is_some_and(|value| *value == true)
     }
 
     pub(super) fn text(&self, keyword: &str) -> Option<&'a str> {
-        self.keywords.get(keyword).and_then(|value| value.as_str())
+        self.get(keyword).and_then(Value::as_str)
     }
 
     /// Its items' schemas, which all hold.
@@ -143,7 +182,7 @@ impl<'a> Flat<'a> {
 
     /// The types it allows, without null; none when it says nothing.
     pub(super) fn types(&self) -> Vec<&'static str> {
-        let types = self.keywords.get("type").map(|types| value::types(types));
+        let types = self.get("type").map(value::types);
         let mut types = types.unwrap_or_default();
         if types.is_empty() {
             let inferred = [
@@ -172,7 +211,7 @@ impl<'a> Flat<'a> {
                 .as_array()
                 .is_some_and(|types| types.iter().any(|name| name == "null" || name.is_null()))
         };
-        self.nullable || self.keywords.get("type").is_some_and(|types| listed(types))
+        self.nullable || self.get("type").is_some_and(listed)
     }
 
     /// An object whose properties are known, and which has one form only.
@@ -183,8 +222,8 @@ impl<'a> Flat<'a> {
     /// Text in the schema's eyes, bytes on the wire.
     pub(super) fn is_binary(&self) -> bool {
         let could_be = self.types().is_empty() || self.has_type("string");
-        let is_media = self.keywords.contains_key("contentMediaType")
-            && !self.keywords.contains_key("contentEncoding");
+        let is_media =
+            self.get("contentMediaType").is_some() && self.get("contentEncoding").is_none();
         let is_file = self.text("type") == Some("file");
         is_file || could_be && (self.text("format") == Some("binary") || is_media)
     }

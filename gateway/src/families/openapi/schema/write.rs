@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::super::{Broken, input, text};
 use super::{Flat, value};
 
-/// How large the schemas of one operation may be together, in bytes of JSON.
-const MAX_SIZE: usize = 64 * 1024;
+/// About how large the schemas of one operation may be together, in bytes of JSON.
+pub(in crate::families::openapi) const MAX_SIZE: usize = 16 * 1024;
 
 /// How much is told of schemas.
 #[derive(Clone, Copy, Debug)]
@@ -62,12 +62,12 @@ pub(in crate::families::openapi) struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    pub(in crate::families::openapi) fn new(root: &'a Value, detail: Detail) -> Self {
+    pub(in crate::families::openapi) fn new(root: &'a Value, detail: Detail, size: usize) -> Self {
         Self {
             root,
             detail,
             path: Vec::new(),
-            left: MAX_SIZE,
+            left: size,
         }
     }
 
@@ -81,6 +81,11 @@ impl<'a> Writer<'a> {
         self.flat(&flat, description, 0)
     }
 
+    /// How many bytes of its size are left.
+    pub(in crate::families::openapi) fn left(&self) -> usize {
+        self.left
+    }
+
     fn spend(&mut self, bytes: usize) -> Result<(), Stop> {
         self.left = self.left.checked_sub(bytes).ok_or(Stop::TooLarge)?;
         Ok(())
@@ -92,12 +97,7 @@ impl<'a> Writer<'a> {
         keyword: &str,
         value: Value,
     ) -> Result<(), Stop> {
-        let size = match &value {
-            Value::String(text) => text.len() + 2,
-            Value::Bool(_) | Value::Null => 5,
-            other => other.to_string().len(),
-        };
-        self.spend(keyword.len() + 4 + size)?;
+        self.spend(keyword.len() + 4 + size(&value))?;
         schema.insert(keyword.to_owned(), value);
         Ok(())
     }
@@ -143,16 +143,13 @@ impl<'a> Writer<'a> {
         is_cut: bool,
     ) -> Result<(), Stop> {
         let nullable = flat.is_nullable();
-        let values = flat
-            .keywords
-            .get("enum")
-            .and_then(|values| values.as_array());
+        let values = flat.get("enum").and_then(|values| values.as_array());
         let mut values: Vec<Value> = values
             .into_iter()
             .flatten()
             .filter_map(|one| value::coerce(one, types, nullable))
             .collect();
-        let constant = flat.keywords.get("const");
+        let constant = flat.get("const");
         if let Some(constant) = constant.and_then(|one| value::coerce(one, types, nullable)) {
             values = vec![constant];
         }
@@ -232,16 +229,13 @@ impl<'a> Writer<'a> {
                 (bound, if is_strict { strict } else { bound }),
                 (strict, strict),
             ] {
-                let number = flat.keywords.get(from).and_then(|one| value::number(one));
+                let number = flat.get(from).and_then(|one| value::number(one));
                 if let Some(number) = number {
                     self.put(schema, to, number.into())?;
                 }
             }
         }
-        let step = flat
-            .keywords
-            .get("multipleOf")
-            .and_then(|one| value::number(one));
+        let step = flat.get("multipleOf").and_then(|one| value::number(one));
         if let Some(step) = step.filter(|step| step.as_f64().is_some_and(|step| step > 0.0)) {
             self.put(schema, "multipleOf", step.into())?;
         }
@@ -253,7 +247,7 @@ impl<'a> Writer<'a> {
             "minProperties",
             "maxProperties",
         ] {
-            let count = flat.keywords.get(keyword).and_then(|one| value::count(one));
+            let count = flat.get(keyword).and_then(|one| value::count(one));
             if let Some(count) = count {
                 self.put(schema, keyword, count.into())?;
             }
@@ -261,13 +255,13 @@ impl<'a> Writer<'a> {
         if flat.is_true("uniqueItems") {
             self.put(schema, "uniqueItems", true.into())?;
         }
-        let default = flat.keywords.get("default");
+        let default = flat.get("default");
         let default = default.and_then(|one| value::coerce(one, types, nullable));
         if let Some(default) = default.filter(|one| is_short(one, 1_000)) {
             self.put(schema, "default", default)?;
         }
-        let example = flat.keywords.get("example").copied();
-        let example = example.or_else(|| flat.keywords.get("examples").map(|all| &all[0]));
+        let example = flat.get("example");
+        let example = example.or_else(|| flat.get("examples").map(|all| &all[0]));
         let example = example.and_then(|one| value::coerce(one, types, nullable));
         let example = example.filter(|one| !one.is_null() && is_short(one, 200));
         if let (Some(example), false) = (example, schema.contains_key("enum")) {
@@ -294,16 +288,17 @@ impl<'a> Writer<'a> {
             let property = self.flat(&property, None, depth + 1)?;
             properties.insert((*name).to_owned(), property.into());
         }
-        let mut required: Vec<&str> = flat.required.iter().copied().collect();
+        let mut required = flat.required.clone();
         required.retain(|name| properties.contains_key(*name));
         required.sort_unstable();
+        required.dedup();
         if !required.is_empty() {
             self.put(schema, "required", json!(required))?;
         }
         if !properties.is_empty() {
             schema.insert("properties".to_owned(), properties.into());
         }
-        let has_patterns = flat.keywords.contains_key("patternProperties");
+        let has_patterns = flat.get("patternProperties").is_some();
         match flat.open() {
             Some(Value::Object(other)) if !other.is_empty() => {
                 let other = Flat::of(self.root, &[flat.open().unwrap_or(&Value::Null)])?;
@@ -390,9 +385,22 @@ fn is_pattern(pattern: &str) -> bool {
 }
 
 fn is_short(value: &Value, most: usize) -> bool {
+    size(value) <= most
+}
+
+/// About how long its JSON is.
+fn size(value: &Value) -> usize {
     match value {
-        Value::String(text) => text.len() <= most,
-        Value::Array(_) | Value::Object(_) => value.to_string().len() <= most,
-        _ => true,
+        Value::Null | Value::Bool(_) => 5,
+        Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| size(item) + 1).sum::<usize>() + 2,
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            fields
+                .map(|(name, value)| name.len() + size(value) + 4)
+                .sum::<usize>()
+                + 2
+        }
     }
 }
