@@ -20,7 +20,7 @@ fn large() -> String {
             text,
             r##"{separator}"S{at}":{{"type":"object","required":["id"],"properties":{{"id":{{"type":"string","format":"uuid"}},"name":{{"type":"string","maxLength":80,"description":"What it is called."}},"state":{{"enum":["on","off"]}},"next":{{"$ref":"#/components/schemas/S{next}"}},"others":{{"type":"array","items":{{"$ref":"#/components/schemas/S{other}"}}}}}}}}"##
         )
-        .unwrap();
+        .expect("write to a string");
     }
     text.push_str("}},\"paths\":{");
     let room = (MAX_BYTES - text.len()) / MAX_OPERATIONS;
@@ -31,7 +31,7 @@ fn large() -> String {
             text,
             r##"{separator}"/things/{at}/{{id}}":{{"post":{{"operationId":"thing-{at}","parameters":[{{"name":"id","in":"path","required":true,"schema":{{"type":"string"}}}},{{"name":"limit","in":"query","schema":{{"type":"integer"}}}}],"requestBody":{{"content":{{"application/json":{{"schema":{{"$ref":"#/components/schemas/S{at}"}}}}}}}},"responses":{{"200":{{"description":""##
         )
-        .unwrap();
+        .expect("write to a string");
         let left = (room - 64).saturating_sub(text.len() - start);
         text.push_str(&"An answer. ".repeat(left / 11));
         text.push_str("\"}}}}");

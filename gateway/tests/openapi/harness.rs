@@ -47,12 +47,18 @@ pub(crate) fn lines(request: &HttpRequest) -> String {
     let mut text = format!("{} {}", request.method, request.path_and_query);
     for (name, value) in &request.headers {
         if name != "accept" {
-            write!(text, "\n{name}: {}", value.to_str().unwrap()).unwrap();
+            write!(text, "\n{name}: {}", value.to_str().expect("ASCII"))
+                .expect("write to a string");
         }
     }
     if let Some(content_type) = &request.content_type {
-        write!(text, "\ncontent-type: {}", content_type.to_str().unwrap()).unwrap();
-        write!(text, "\n\n{}", String::from_utf8_lossy(&request.body)).unwrap();
+        write!(
+            text,
+            "\ncontent-type: {}",
+            content_type.to_str().expect("ASCII")
+        )
+        .expect("write to a string");
+        write!(text, "\n\n{}", String::from_utf8_lossy(&request.body)).expect("write to a string");
     }
     text
 }

@@ -94,7 +94,7 @@ pub(crate) fn compare(
     let mut headers: BTreeMap<String, String> = request
         .headers
         .iter()
-        .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+        .map(|(name, value)| (name.to_string(), value.to_str().expect("ASCII").to_owned()))
         .collect();
     headers.remove("accept").ok_or("no header accept")?;
     for parameter in of("header") {
@@ -369,7 +369,7 @@ fn body_says(
     request: &HttpRequest,
 ) -> Result<(), Problem> {
     let content_type = match &request.content_type {
-        Some(content_type) => content_type.to_str().unwrap(),
+        Some(content_type) => content_type.to_str().expect("ASCII"),
         None if left.is_empty() && request.body.is_empty() => return Ok(()),
         None => return Err(format!("{left:?} went nowhere")),
     };

@@ -229,13 +229,13 @@ impl<'a> Writer<'a> {
                 (bound, if is_strict { strict } else { bound }),
                 (strict, strict),
             ] {
-                let number = flat.get(from).and_then(|one| value::number(one));
+                let number = flat.get(from).and_then(value::number);
                 if let Some(number) = number {
                     self.put(schema, to, number.into())?;
                 }
             }
         }
-        let step = flat.get("multipleOf").and_then(|one| value::number(one));
+        let step = flat.get("multipleOf").and_then(value::number);
         if let Some(step) = step.filter(|step| step.as_f64().is_some_and(|step| step > 0.0)) {
             self.put(schema, "multipleOf", step.into())?;
         }
@@ -247,7 +247,7 @@ impl<'a> Writer<'a> {
             "minProperties",
             "maxProperties",
         ] {
-            let count = flat.get(keyword).and_then(|one| value::count(one));
+            let count = flat.get(keyword).and_then(value::count);
             if let Some(count) = count {
                 self.put(schema, keyword, count.into())?;
             }
