@@ -42,7 +42,7 @@ pub(crate) fn call(operation: &Operation, arguments: &Value) -> Result<HttpReque
     operation.request(&arguments)
 }
 
-/// A request in lines: method and path, headers but `accept`, and the body.
+/// A request in lines: method and path, headers but `accept`, and the body; every line ends with `\n` alone.
 pub(crate) fn lines(request: &HttpRequest) -> String {
     let mut text = format!("{} {}", request.method, request.path_and_query);
     for (name, value) in &request.headers {
@@ -60,5 +60,5 @@ pub(crate) fn lines(request: &HttpRequest) -> String {
         .expect("write to a string");
         write!(text, "\n\n{}", String::from_utf8_lossy(&request.body)).expect("write to a string");
     }
-    text
+    text.replace("\r\n", "\n")
 }

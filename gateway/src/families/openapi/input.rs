@@ -162,7 +162,7 @@ struct Arguments<'a, 'b> {
 impl<'a> Arguments<'a, '_> {
     fn schema(&self, room: &mut usize) -> Result<Map<String, Value>, Broken> {
         let (details, size) = match *room {
-            0 => (&DETAILS[DETAILS.len() - 2..], MAX_SIZE / 8),
+            0 => (&DETAILS[DETAILS.len() - 2..], MAX_SIZE / 4),
             _ => (DETAILS, MAX_SIZE),
         };
         for detail in details {

@@ -23,10 +23,11 @@ pub(in crate::families::openapi) struct Detail {
 
 /// From all that is of use to very little: an operation has the first that fits.
 pub(in crate::families::openapi) const DETAILS: &[Detail] = &[
-    detail(8, 1, 2_000, true),
-    detail(5, 0, 500, true),
-    detail(3, 0, 200, true),
-    detail(1, 0, 120, true),
+    detail(9, 1, 2_000, true),
+    detail(6, 0, 500, true),
+    detail(4, 0, 200, true),
+    detail(2, 0, 120, true),
+    detail(1, 0, 80, true),
     detail(0, 0, 60, false),
 ];
 
@@ -117,7 +118,7 @@ impl<'a> Writer<'a> {
         let lies_in_itself = flat.references.iter().any(|reference| {
             self.path.iter().filter(|one| *one == reference).count() > self.detail.repeats
         });
-        let is_cut = is_deep && (depth > self.detail.depth || lies_in_itself);
+        let is_cut = is_deep && (depth >= self.detail.depth || lies_in_itself);
         self.types(&mut schema, flat, &types, is_cut)?;
         self.words(&mut schema, flat, description, is_cut)?;
         if self.detail.full {
