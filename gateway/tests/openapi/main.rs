@@ -1,5 +1,11 @@
 //! OpenAPI documents through the public interface: what becomes of documents of many makers, and of hostile ones.
 
+#![expect(
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "helpers of tests, too"
+)]
+
 mod harness;
 mod reader;
 mod samples;

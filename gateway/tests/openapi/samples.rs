@@ -67,7 +67,8 @@ fn value(schema: &Value, depth: usize) -> Value {
         let branch = self::value(branch, depth + 1);
         match (&mut value, branch) {
             (Value::Object(fields), Value::Object(more)) => fields.extend(more),
-            (value, branch) => *value = branch,
+            (value, branch) if kind(schema).is_empty() => *value = branch,
+            _ => {}
         }
     }
     value
