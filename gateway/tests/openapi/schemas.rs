@@ -3,8 +3,9 @@
 use std::fs;
 use std::path::Path;
 
+use chandlery_gateway::connector::served_name;
 use chandlery_gateway::families::openapi::{
-    Document, MAX_OPERATIONS, Risk, Settings, group_name, read, served_name,
+    Document, MAX_OPERATIONS, Risk, Settings, group_name, read,
 };
 use chandlery_gateway::tool::Effect;
 use expect_test::{Expect, expect};

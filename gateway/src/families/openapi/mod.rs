@@ -46,7 +46,7 @@ use serde_json::Value;
 use url::Url;
 
 pub use cost::{Cost, CostCap};
-pub use names::{Risk, group_name, served_name};
+pub use names::{Risk, group_name};
 pub use operation::Operation;
 pub use request::{HttpRequest, join};
 pub(super) use source::connect;

@@ -30,12 +30,6 @@ impl Risk {
     }
 }
 
-/// The name that an operation's tool is served under: `<prefix>_<name>`, or its beginning and a hash of all of it where
-/// that is longer than 64 characters.
-pub fn served_name(prefix: &str, name: &str) -> String {
-    shorten(format!("{prefix}_{name}"), MAX_TOOL)
-}
-
 /// The name of the grouped tool of one risk, or of one tag and risk: `<prefix>[_<tag>]_<read|write|delete>`.
 pub fn group_name(prefix: &str, tag: Option<&str>, risk: Risk) -> String {
     let tag = tag.map(|tag| clean(tag).to_ascii_lowercase());
@@ -195,12 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_end_with_a_hash_of_the_whole() {
-        assert_eq!(served_name("shop", "list-orders"), "shop_list-orders");
-        let (one, other) = ("a".repeat(70), format!("{}b", "a".repeat(70)));
-        let (one, other) = (served_name("shop", &one), served_name("shop", &other));
-        assert_eq!((one.len(), other.len()), (64, 64));
-        assert_ne!(one, other);
+    fn groups_are_named_by_tag_and_risk() {
         let group = group_name("shop", Some(&"Ünïts of Things ".repeat(9)), Risk::Delete);
         assert!(group.len() <= 64 && group.ends_with("_delete"), "{group}");
         assert_eq!(

@@ -25,7 +25,7 @@ const METHODS: &[&str] = &[
 /// One operation: what a tool is made of, and how its requests are built.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// Unique in its document, of `[A-Za-z0-9_-]`, at most 128 characters; [`super::served_name`] makes a tool's name.
+    /// Unique in its document, of `[A-Za-z0-9_-]`, at most 128 characters; [`crate::connector::served_name`] makes a tool's name.
     pub name: String,
     pub method: Method,
     /// As the document writes it, such as `/customers/{id}`.

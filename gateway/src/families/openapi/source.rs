@@ -271,8 +271,12 @@ impl Family for Operations {
                     "the source does not offer this any more; list the tools again",
                 )
             })?;
-            let (view, arguments) = Self::viewed(operation, call.arguments)?;
-            let request = operation.request(&arguments)?;
+            let named = |error: ToolError| ToolError {
+                message: format!("{}: {}", permit.tool().name, error.message),
+                ..error
+            };
+            let (view, arguments) = Self::viewed(operation, call.arguments).map_err(named)?;
+            let request = operation.request(&arguments).map_err(named)?;
             let target = join(
                 operation.base.as_ref().unwrap_or(&self.base),
                 &request.path_and_query,
