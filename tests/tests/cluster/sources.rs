@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use chandlery_tests::agents::DESK;
+use chandlery_tests::client::Era;
 use chandlery_tests::namespace::{Namespace, in_namespace};
 use chandlery_tests::{eventually, release};
 use k8s_openapi::api::rbac::v1::Role;
 use kube::Api;
+use serde_json::json;
 
 const SOURCE: &str = "
 apiVersion: chandlery.dev/v1alpha1
@@ -131,6 +133,118 @@ async fn a_secret_goes_to_the_hosts_that_it_names_alone() {
         let allowed = HR.replace("allowed-hosts: hr.example", "allowed-hosts: '*.example'");
         namespace.apply(&allowed).await?;
         until(namespace, "toolsources.chandlery.dev/hr", "True").await
+    })
+    .await;
+}
+
+/// Two accounts: `desk`, whose agent has tools of sources, and `library`, whose gateway is what they come from.
+fn desk_and_library(namespace: &str, key: &str) -> String {
+    let desk = DESK
+        .replace(
+            "{store: ",
+            "{gateway: {egressCidrs: [198.18.0.0/15]}, store: ",
+        )
+        .replace(
+            "metadata: {name: one}\nspec: {workspaceRef: {name: desk}}",
+            "metadata: {name: one}\nspec: {workspaceRef: {name: desk}, listing: PerOperation, tools: [books/*, about/*]}",
+        );
+    let host = format!("gateway-library.{namespace}.svc");
+    format!(
+        "{desk}
+---
+apiVersion: v1
+kind: Secret
+metadata: {{name: to-books, annotations: {{chandlery.dev/allowed-hosts: {host}}}}}
+stringData: {{token: {key}}}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {{name: about}}
+data:
+  openapi.yaml: |
+    openapi: 3.1.0
+    info: {{title: People's API, version: '1'}}
+    servers: [{{url: 'http://{host}/api/v1'}}]
+    paths:
+      /openapi.json: {{get: {{operationId: describe, summary: What the API can do}}}}
+---
+apiVersion: chandlery.dev/v1alpha1
+kind: ToolSource
+metadata: {{name: books}}
+spec:
+  mcp: {{url: 'http://{host}/runtime/agents/{namespace}.librarian/mcp'}}
+  allowedHosts: [{host}]
+  auth: {{bearer: {{secretKeyRef: {{name: to-books, key: token}}}}}}
+---
+apiVersion: chandlery.dev/v1alpha1
+kind: ToolSource
+metadata: {{name: about}}
+spec:
+  openapi: {{configMapKeyRef: {{name: about, key: openapi.yaml}}}}
+  allowedHosts: [{host}]
+---
+apiVersion: chandlery.dev/v1alpha1
+kind: ToolGrant
+metadata: {{name: reading}}
+spec: {{workspaceRef: {{name: desk}}, agents: {{names: [one]}}, tools: [books/*, about/*]}}
+"
+    )
+}
+
+const LIBRARY: &str = "
+apiVersion: chandlery.dev/v1alpha1
+kind: Workspace
+metadata: {name: library}
+spec: {store: {sqlite: {size: 64Mi}}}
+---
+apiVersion: chandlery.dev/v1alpha1
+kind: Agent
+metadata: {name: librarian}
+spec: {workspaceRef: {name: library}}
+";
+
+// R-C-021, R-C-022: tools of an OpenAPI service and of a remote MCP server, by way of real pods, names and policies.
+#[tokio::test]
+#[ignore = "needs the test cluster"]
+async fn an_agent_calls_tools_of_a_service_and_of_an_mcp_server() {
+    release::installed().await.expect("install the charts");
+    in_namespace(async |namespace| {
+        namespace.apply(LIBRARY).await?;
+        namespace.agents_ready().await?;
+        let key = namespace.binding("librarian").await?.key;
+        namespace
+            .apply(&desk_and_library(&namespace.name, &key))
+            .await?;
+        namespace.agents_ready().await?;
+        for source in ["books", "about"] {
+            let object = format!("toolsources.chandlery.dev/{source}");
+            for condition in ["Reachable", "Ready"] {
+                let wait = format!("--for=condition={condition}");
+                namespace
+                    .kubectl(&["wait", &wait, &object, "--timeout=60s"])
+                    .await?;
+            }
+            let path = "--output=jsonpath={.status.revision} {.status.tools.served}";
+            let said = namespace.kubectl(&["get", &object, path]).await?;
+            let (revision, served) = said.split_once(' ').unwrap_or_default();
+            ensure!(revision.len() == 16 && served.parse::<u32>()? > 0, "{said}");
+        }
+        let client = namespace
+            .binding("one")
+            .await?
+            .connect(Era::Stateless)
+            .await?;
+        let tools = client.tools().await?;
+        for tool in ["books_agnt_datetime_now", "books_memory", "about_describe"] {
+            ensure!(tools.iter().any(|listed| listed == tool), "{tools:?}");
+        }
+        let zone = json!({"timezone": "Asia/Tokyo"});
+        let answer = client.call("books_agnt_datetime_now", zone).await?;
+        ensure!(answer.to_string().contains("Asia/Tokyo"), "{answer}");
+        let answer = client.call("about_describe", json!({})).await?;
+        ensure!(answer.to_string().contains("/approvals"), "{answer}");
+        ensure!(!answer.to_string().contains(&key)); // P15
+        Ok(())
     })
     .await;
 }
