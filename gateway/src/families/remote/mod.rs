@@ -11,6 +11,7 @@ mod events;
 mod features;
 mod mirror;
 mod offers;
+mod older;
 mod server;
 mod sessions;
 mod trouble;

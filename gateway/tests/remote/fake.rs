@@ -1,0 +1,367 @@
+//! An MCP server that does what tests need, in the eras that they choose, and remembers what it was sent.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use bytes::Bytes;
+use futures::stream;
+use http::{HeaderMap, Method, StatusCode};
+use http_body_util::BodyExt;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::sync::{Notify, mpsc};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::harness::{NEWER, OLDER};
+
+/// The credential; it must never be seen anywhere else.
+pub(crate) const CANARY: &str = "canary-Zq7-of-the-upstream";
+
+pub(crate) struct Fake {
+    pub(crate) address: SocketAddr,
+    pub(crate) state: Arc<Behavior>,
+    _server: AbortOnDropHandle<()>,
+}
+
+#[derive(Default)]
+pub(crate) struct Behavior {
+    pub(crate) newer: AtomicBool,
+    pub(crate) older: AtomicBool,
+    /// Answers come as event streams.
+    pub(crate) streams: AtomicBool,
+    pub(crate) tools: Mutex<Vec<Value>>,
+    pub(crate) page: AtomicUsize,
+    pub(crate) seen: Mutex<Vec<Seen>>,
+    /// Parameters of `initialize`, by session.
+    pub(crate) sessions: Mutex<HashMap<String, Value>>,
+    pub(crate) opened: AtomicUsize,
+    changed: Notify,
+    answers: Mutex<HashMap<String, mpsc::Sender<Value>>>,
+}
+
+/// A request that came in.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) http: Method,
+    pub(crate) headers: HeaderMap,
+    pub(crate) message: Value,
+}
+
+impl Seen {
+    pub(crate) fn method(&self) -> &str {
+        self.message["method"].as_str().unwrap_or_default()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+pub(crate) fn tool(name: &str) -> Value {
+    json!({"name": name, "description": format!("Does {name}."), "inputSchema": {"type": "object"}})
+}
+
+impl Fake {
+    /// With the tools that [`answer`] knows.
+    pub(crate) async fn start(newer: bool, older: bool) -> Self {
+        let state = Arc::new(Behavior::default());
+        state.newer.store(newer, Ordering::SeqCst);
+        state.older.store(older, Ordering::SeqCst);
+        state.page.store(100, Ordering::SeqCst);
+        let names = [
+            "echo", "talk", "ask", "big", "broken", "strict", "leak", "hang", "other",
+        ];
+        *state.tools.lock() = names.map(tool).to_vec();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let app = Router::new().fallback(serve).with_state(state.clone());
+        let server = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Self {
+            address,
+            state,
+            _server: AbortOnDropHandle::new(server),
+        }
+    }
+
+    /// Replaces the tools and says so to whoever listens.
+    pub(crate) fn offer(&self, tools: Vec<Value>) {
+        *self.state.tools.lock() = tools;
+        self.state.changed.notify_waiters();
+    }
+
+    /// What it was sent so far of one method.
+    pub(crate) fn seen(&self, method: &str) -> Vec<Seen> {
+        let seen = self.state.seen.lock();
+        seen.iter()
+            .filter(|seen| seen.method() == method)
+            .cloned()
+            .collect()
+    }
+}
+
+async fn serve(State(state): State<Arc<Behavior>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    let message: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let seen = Seen {
+        http: parts.method.clone(),
+        headers: parts.headers.clone(),
+        message: message.clone(),
+    };
+    state.seen.lock().push(seen.clone());
+    if seen.header("authorization") != format!("Bearer {CANARY}") {
+        return plain(StatusCode::UNAUTHORIZED, json!({"error": "who are you?"}));
+    }
+    let is_newer = seen.header("mcp-protocol-version") == NEWER;
+    let speaks = if is_newer { &state.newer } else { &state.older };
+    if !speaks.load(Ordering::SeqCst) {
+        return plain(StatusCode::BAD_REQUEST, json!({"error": "no such era"}));
+    }
+    if !is_newer && seen.method() != "initialize" {
+        let session = seen.header("mcp-session-id");
+        if !state.sessions.lock().contains_key(session) {
+            return plain(StatusCode::NOT_FOUND, json!({"error": "no session"}));
+        }
+    }
+    match (&seen.http, seen.method()) {
+        (&Method::DELETE, _) => {
+            state.sessions.lock().remove(seen.header("mcp-session-id"));
+            plain(StatusCode::OK, json!({}))
+        }
+        (&Method::GET, _) | (_, "subscriptions/listen") => listen(state),
+        (_, "") => {
+            let id = message["id"].to_string();
+            if let Some(waiting) = state.answers.lock().remove(&id) {
+                waiting.try_send(message).unwrap();
+            }
+            plain(StatusCode::ACCEPTED, Value::Null)
+        }
+        _ if message["id"].is_null() => plain(StatusCode::ACCEPTED, Value::Null),
+        _ => respond(state, seen, is_newer),
+    }
+}
+
+fn plain(status: StatusCode, body: Value) -> Response {
+    let body = if body.is_null() {
+        String::new()
+    } else {
+        body.to_string()
+    };
+    let response = Response::builder()
+        .status(status)
+        .header("content-type", "application/json");
+    response.body(Body::from(body)).unwrap()
+}
+
+fn event(message: &Value) -> Bytes {
+    format!("event: message\r\ndata: {message}\r\n\r\n").into()
+}
+
+fn listen(state: Arc<Behavior>) -> Response {
+    let events = stream::unfold(0, move |step| {
+        let state = state.clone();
+        async move {
+            if step == 0 {
+                return Some((Bytes::from(": here\n\n"), 1));
+            }
+            state.changed.notified().await;
+            let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+            Some((event(&changed), 1))
+        }
+    });
+    streamed(Body::from_stream(futures::StreamExt::map(
+        events,
+        Ok::<_, std::io::Error>,
+    )))
+}
+
+fn streamed(body: Body) -> Response {
+    let response = Response::builder().header("content-type", "text/event-stream");
+    response.body(body).unwrap()
+}
+
+/// Answers a request: at once, or as a stream on which more is said.
+fn respond(state: Arc<Behavior>, seen: Seen, is_newer: bool) -> Response {
+    let id = seen.message["id"].clone();
+    let params = seen.message["params"].clone();
+    let method = seen.method().to_owned();
+    let name = params["name"].as_str().unwrap_or_default().to_owned();
+    if method == "initialize" {
+        let number = state.opened.fetch_add(1, Ordering::SeqCst);
+        let session = format!("session-{number}");
+        state.sessions.lock().insert(session.clone(), params);
+        let result = json!({"protocolVersion": OLDER, "capabilities": capabilities(), "serverInfo": {"name": "fake", "version": "1"}});
+        let mut response = plain(
+            StatusCode::OK,
+            json!({"jsonrpc": "2.0", "id": id, "result": result}),
+        );
+        let headers = response.headers_mut();
+        headers.insert("mcp-session-id", session.parse().unwrap());
+        return response;
+    }
+    let talks = method == "tools/call" && ["talk", "hang"].contains(&&*name)
+        || method == "tools/call" && name == "ask" && !is_newer;
+    if !talks && !state.streams.load(Ordering::SeqCst) {
+        return plain(
+            StatusCode::OK,
+            finished(id, answer(&state, &method, &params, &seen, is_newer)),
+        );
+    }
+    let (events, queue) = mpsc::channel::<Bytes>(16);
+    tokio::spawn(async move {
+        let say = async |message: Value| events.send(event(&message)).await.is_ok();
+        let token = &params["_meta"]["progressToken"];
+        match &*name {
+            "talk" if talks => {
+                for at in 1..=2 {
+                    let params = json!({"progressToken": token, "progress": at});
+                    say(json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})).await;
+                }
+                let params = json!({"level": "info", "data": "at work"});
+                say(json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params}))
+                    .await;
+            }
+            "ask" if talks => {
+                let (sender, mut answers) = mpsc::channel(1);
+                state.answers.lock().insert("\"q-1\"".to_owned(), sender);
+                let params = json!({"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}});
+                say(json!({"jsonrpc": "2.0", "id": "q-1", "method": "elicitation/create", "params": params})).await;
+                let answer = answers.recv().await.unwrap();
+                let text = answer.get("result").unwrap_or(&answer["error"]).to_string();
+                say(finished(id, Ok(content(&text, is_newer)))).await;
+                return;
+            }
+            "hang" if talks => events.closed().await,
+            _ => {}
+        }
+        let answer = answer(&state, &method, &params, &seen, is_newer);
+        say(finished(id, answer)).await;
+    });
+    let events = stream::unfold(queue, |mut queue| async move {
+        Some((Ok::<_, std::io::Error>(queue.recv().await?), queue))
+    });
+    streamed(Body::from_stream(events))
+}
+
+fn capabilities() -> Value {
+    json!({
+        "tools": {"listChanged": true},
+        "resources": {},
+        "prompts": {},
+        "logging": {},
+        "completions": {},
+    })
+}
+
+fn finished(id: Value, answer: Result<Value, Value>) -> Value {
+    match answer {
+        Ok(result) => json!({"jsonrpc": "2.0", "id": id, "result": result}),
+        Err(error) => json!({"jsonrpc": "2.0", "id": id, "error": error}),
+    }
+}
+
+fn content(text: &str, is_newer: bool) -> Value {
+    result(
+        json!({"content": [{"type": "text", "text": text}]}),
+        is_newer,
+    )
+}
+
+fn result(mut result: Value, is_newer: bool) -> Value {
+    if is_newer {
+        result["resultType"] = json!("complete");
+    }
+    result
+}
+
+/// What the `echo` tool gives, whatever the era.
+pub(crate) fn rich(arguments: &Value) -> Value {
+    json!({
+        "content": [
+            {"type": "text", "text": "grüße \u{1f44d}"},
+            {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+            {"type": "resource", "resource": {"uri": "crm://1", "mimeType": "text/plain", "text": "one"}},
+        ],
+        "structuredContent": {"arguments": arguments, "n": 1e2},
+        "_meta": {"example.com/trace": [1, 2.50, null]},
+    })
+}
+
+fn answer(
+    state: &Behavior,
+    method: &str,
+    params: &Value,
+    seen: &Seen,
+    is_newer: bool,
+) -> Result<Value, Value> {
+    let error = |code: i32, message: &str| Err(json!({"code": code, "message": message}));
+    match method {
+        "server/discover" => {
+            let mut versions = vec![NEWER];
+            versions.extend(state.older.load(Ordering::SeqCst).then_some(OLDER));
+            Ok(result(
+                json!({"supportedVersions": versions, "capabilities": capabilities(), "serverInfo": {"name": "fake", "version": "1"}}),
+                true,
+            ))
+        }
+        "tools/list" => {
+            let tools = state.tools.lock();
+            let page = state.page.load(Ordering::SeqCst);
+            let from: usize = params["cursor"]
+                .as_str()
+                .map_or(0, |at| at.parse().unwrap());
+            let to = tools.len().min(from + page);
+            let mut list = json!({"tools": tools[from..to]});
+            if to < tools.len() {
+                list["nextCursor"] = json!(to.to_string());
+            }
+            Ok(result(list, is_newer))
+        }
+        "prompts/list" => Ok(result(
+            json!({"prompts": [{"name": "greet", "description": "Gre\u{200b}ets."}]}),
+            is_newer,
+        )),
+        "prompts/get" if params["name"] == "greet" => Ok(result(
+            json!({"messages": [{"role": "user", "content": {"type": "text", "text": "hello"}}]}),
+            is_newer,
+        )),
+        "resources/list" => Ok(result(
+            json!({"resources": [{"uri": "crm://1", "name": "one"}]}),
+            is_newer,
+        )),
+        "resources/read" if params["uri"] == "crm://1" => Ok(result(
+            json!({"contents": [{"uri": "crm://1", "text": "one"}]}),
+            is_newer,
+        )),
+        "tools/call" => match params["name"].as_str().unwrap_or_default() {
+            "echo" | "other" => Ok(result(rich(&params["arguments"]), is_newer)),
+            "talk" => Ok(content("talked", is_newer)),
+            "ask" if is_newer => match params["requestState"].as_str() {
+                None => Ok(json!({
+                    "resultType": "input_required",
+                    "inputRequests": {"who": {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}}},
+                    "requestState": "state-of-the-upstream",
+                })),
+                Some(state) => Ok(content(
+                    &format!("{state} {}", params["inputResponses"]),
+                    true,
+                )),
+            },
+            "big" => Ok(content(&"x".repeat(1_020_000), is_newer)),
+            "strict" => error(-32602, "the argument `id` is missing"),
+            "broken" => error(-32603, "out of order"),
+            "leak" => Ok(content(seen.header("authorization"), is_newer)),
+            _ => error(-32602, "Unknown tool"),
+        },
+        _ => error(-32602, "not here"),
+    }
+}
