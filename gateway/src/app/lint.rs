@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use chandlery_crds::check;
 use chandlery_crds::manifest::{self, Manifests, Object, Problem, Resource};
 use chandlery_crds::names::agent_id;
+use chandlery_crds::report::Unresolved;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -128,9 +129,38 @@ pub(super) fn problems(objects: &[Object], tools: &[Tool], now: Timestamp) -> Ve
                 wrong.collect()
             }
         };
+        let unresolved = of_sources(unresolved, objects, object.namespace());
         problems.extend(check::entries(object, agent, unresolved));
     }
     problems
+}
+
+/// What is left to say when entries of sources are looked at: one whose source is there may well be served once somebody
+/// has asked the source what it offers.
+fn of_sources(
+    unresolved: Vec<Unresolved>,
+    objects: &[Object],
+    namespace: &str,
+) -> Vec<Unresolved> {
+    let is_there = |source: &str| {
+        objects.iter().any(|object| {
+            matches!(object.resource, Resource::ToolSource(_))
+                && object.namespace() == namespace
+                && object.name() == source
+        })
+    };
+    let told = unresolved.into_iter().filter_map(|mut unresolved| {
+        if let Some((source, _)) = unresolved.entry.split_once('/') {
+            if is_there(source) {
+                return None;
+            }
+            unresolved.message = format!(
+                "there is no ToolSource {source} in this namespace: make it, or correct the entry"
+            );
+        }
+        Some(unresolved)
+    });
+    told.collect()
 }
 
 /// Name and text of every file, in the order of the arguments, a folder's files by name.
