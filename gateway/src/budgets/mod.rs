@@ -44,7 +44,7 @@ struct State {
     /// Of the grant: another limit is asked for anew.
     generation: i64,
     left: i64,
-    /// The least that was asked for and that there was no room for.
+    /// The least that was missing and that there was no room for.
     refused: Option<i64>,
 }
 
@@ -89,6 +89,7 @@ impl Budgets {
         if window.is_settled(grant, amount, starts_at) {
             return Ok(());
         }
+        let missing = amount - window.left(starts_at);
         let scope = self.store.scope(&grant.workspace).await?;
         let wanted = Wanted {
             grant_uid: grant.uid.clone(),
@@ -97,7 +98,7 @@ impl Budgets {
             most: limit.most,
         };
         let slice = (limit.most / SLICES).clamp(1, LARGEST);
-        let drawn = store::draw(&self.store, scope, wanted, slice, amount).await?;
+        let drawn = store::draw(&self.store, scope, wanted, slice, missing).await?;
         let mut state = window.state.lock();
         let left = if state.starts_at == starts_at {
             state.left
@@ -108,7 +109,7 @@ impl Budgets {
             starts_at,
             generation: grant.generation,
             left: left + drawn,
-            refused: (drawn == 0).then_some(amount),
+            refused: (drawn == 0).then_some(missing),
         };
         Ok(())
     }
@@ -174,9 +175,20 @@ impl Window {
     /// Whether nothing has to be drawn for a call of `amount` in the window that starts at `starts_at`.
     fn is_settled(&self, grant: &ToolGrant, amount: i64, starts_at: i64) -> bool {
         let state = *self.state.lock();
-        let is_refused = state.refused.is_some_and(|refused| refused <= amount);
+        let missing = amount - state.left;
+        let is_refused = state.refused.is_some_and(|refused| refused <= missing);
         state.starts_at == starts_at
-            && (state.left >= amount || is_refused && state.generation == grant.generation)
+            && (missing <= 0 || is_refused && state.generation == grant.generation)
+    }
+
+    /// What was drawn in the window that starts at `starts_at` and is not spent.
+    fn left(&self, starts_at: i64) -> i64 {
+        let state = *self.state.lock();
+        if state.starts_at == starts_at {
+            state.left
+        } else {
+            0
+        }
     }
 
     fn take(&self, starts_at: i64, amount: i64) -> bool {
