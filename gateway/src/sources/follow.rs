@@ -45,7 +45,10 @@ impl Followed {
         let connector = loop {
             match make(&self.id, &self.source).await {
                 Ok(connector) => break connector,
-                Err(failure) => self.failed(&failure),
+                Err(failure) => {
+                    self.withdraw_if_forbidden(&failure);
+                    self.failed(&failure);
+                }
             }
             tokio::time::sleep(self.jittered(pause)).await;
             pause = (pause * 2).min(self.source.spec.refresh_every());
@@ -87,10 +90,11 @@ impl Followed {
                 return;
             }
         };
-        let (Ok((offered, hidden)), Ok(approved)) = (
-            read(connector, &known.answer).await,
-            store::approved(&self.parts.store, uid).await,
-        ) else {
+        let (offered, hidden) = match read(connector, &known.answer).await {
+            Ok(read) => read,
+            Err(failure) => return self.withdraw_if_forbidden(&failure),
+        };
+        let Ok(approved) = store::approved(&self.parts.store, uid).await else {
             return;
         };
         let answered_at = Timestamp::from_millisecond(known.answered_at).ok();
@@ -221,6 +225,17 @@ impl Followed {
                 state.changes = changes.into();
             });
         self.parts.metrics.source_answered(&self.id, answered_at);
+    }
+
+    /// Takes back what an earlier generation offered, if this one says that it must not be used.
+    fn withdraw_if_forbidden(&self, failure: &Failure) {
+        if matches!(failure.reason, reason::BLOCKED | reason::INVALID) {
+            let (namespace, _) = self.id.split_once('.').unwrap_or_default();
+            self.parts.offers.remove(namespace, &self.place());
+            let uid = &self.source.uid;
+            let withdraw = |state: &mut State| state.report.tools = SourceTools::default();
+            self.parts.board.update(uid, withdraw);
+        }
     }
 
     fn failed(&self, failure: &Failure) {

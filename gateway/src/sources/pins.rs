@@ -36,7 +36,11 @@ impl Shown {
             tool.title,
             tool.description,
             tool.input_schema,
-            output_schema
+            output_schema,
+            // A grouped list shows it.
+            tool.group
+                .as_ref()
+                .map(|group| (&group.name, &group.title, &group.description)),
         ]);
         Self {
             digest: hex(&Sha256::digest(all.to_string())),
