@@ -151,7 +151,7 @@ pub(super) fn read(
         deprecated,
         effect: effect(method),
         input_schema: input.schema,
-        base: servers::own([value, item], settings),
+        base: servers::own([value, item], settings)?,
         cost: input.cost,
         template,
         parameters: input.parameters,

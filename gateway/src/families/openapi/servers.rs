@@ -3,7 +3,7 @@
 use serde_json::Value;
 use url::Url;
 
-use super::Settings;
+use super::{Broken, Settings};
 
 /// Where the document's requests go.
 pub(super) fn base(root: &Value, settings: &Settings) -> Option<Url> {
@@ -19,17 +19,23 @@ pub(super) fn base(root: &Value, settings: &Settings) -> Option<Url> {
 
 /// Where requests of one operation go whose `places` (itself, its path) have servers of their own; `None` when they go
 /// where the document's go.
-pub(super) fn own(places: [&Value; 2], settings: &Settings) -> Option<Url> {
+pub(super) fn own(places: [&Value; 2], settings: &Settings) -> Result<Option<Url>, Broken> {
     if settings.base_url.is_some() {
-        return None;
+        return Ok(None);
     }
     let servers = |place: &&Value| {
         place["servers"]
             .as_array()
             .is_some_and(|all| !all.is_empty())
     };
-    let place = places.into_iter().find(servers)?;
-    first(place["servers"].as_array()?, settings)
+    let Some(place) = places.into_iter().find(servers) else {
+        return Ok(None);
+    };
+    let all = place["servers"].as_array().map_or(&[][..], Vec::as_slice);
+    // Another server than the one that is meant would be worse than none.
+    let own = first(all, settings);
+    own.map(Some)
+        .ok_or_else(|| Broken::new("its own servers have no URL that can be called".to_owned()))
 }
 
 fn first(servers: &[Value], settings: &Settings) -> Option<Url> {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use chandlery_crds::NotedTool;
@@ -11,6 +12,7 @@ use futures::future::BoxFuture;
 use http::{Request, StatusCode, header};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 use url::Url;
 
 use super::{MAX_BYTES, Operation, Settings, group_name, join, read};
@@ -294,8 +296,16 @@ impl Family for Operations {
             let sent = sent
                 .body(request.body)
                 .map_err(|_| ToolError::arguments("the arguments make no URL that can be sent"))?;
+            let began = Instant::now();
             let reply = self.upstream.fetch(sent, repeat(operation)).await;
-            self.take_down(permit, operation, &arguments, size, &reply, &call);
+            self.take_down(
+                permit,
+                operation,
+                &arguments,
+                (size, began.elapsed()),
+                &reply,
+                &call,
+            );
             answered(reply.map_err(unanswered)?, &view)
         })
     }
@@ -353,7 +363,7 @@ impl Operations {
         permit: &Permit<'_>,
         operation: &Operation,
         arguments: &RawValue,
-        size: usize,
+        (size, took): (usize, Duration),
         reply: &Result<Reply, OutboundError>,
         call: &Call<'_>,
     ) {
@@ -379,7 +389,7 @@ impl Operations {
                 Ok(_) => "failed",
                 Err(error) => error.kind(),
             },
-            latency: answer.map_or_else(Default::default, |answer| answer.took),
+            latency: answer.map_or(took, |answer| answer.took),
             cost_cents: cost,
             request_bytes: size,
             response_bytes: answer.map_or(0, |answer| answer.body.len()),
