@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue};
 use memchr::memmem::Finder;
@@ -32,6 +34,7 @@ impl Redactor {
                 spellings.push(json.as_bytes().to_vec());
                 spellings.push(json.replace('/', "\\/").into_bytes());
             }
+            spellings.extend(within_base64(value));
         }
         spellings.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         spellings.dedup();
@@ -84,6 +87,19 @@ impl Redactor {
         };
         self.needles.iter().map(of).max().unwrap_or(0)
     }
+}
+
+/// What base64 makes of `value` in the middle of something else, wherever that begins; without what depends on the
+/// neighbors.
+fn within_base64(value: &[u8]) -> impl Iterator<Item = Vec<u8>> {
+    (0..3).filter_map(move |offset| {
+        let text = STANDARD.encode([&[0; 2][..offset], value].concat());
+        // A character stands for six bits: those before and after the value's own are somebody else's.
+        let begin = (offset * 8).div_ceil(6);
+        let end = (offset + value.len()) * 8 / 6;
+        let inner = text.as_bytes().get(begin..end)?;
+        (inner.len() >= MIN_BYTES).then(|| inner.to_vec())
+    })
 }
 
 impl fmt::Debug for Redactor {
@@ -145,6 +161,20 @@ mod tests {
             r#"a [redacted], "[redacted]" b"#
         );
         assert_eq!(scrub(r#""s3cr\/t-\"canary\"-0001""#), r#""[redacted]""#);
+    }
+
+    #[test]
+    fn a_credential_in_the_middle_of_base64_is_taken_out() {
+        let redactor = Redactor::new([SECRET]);
+        let alone = STANDARD.encode(SECRET);
+        for before in ["", "a", "ab", "Bearer ", "Authorization: "] {
+            let text = STANDARD.encode([before.as_bytes(), SECRET, b"; more"].concat());
+            let clean = redactor.scrub(text.clone().into());
+            let clean = String::from_utf8(clean.to_vec()).unwrap();
+            assert!(clean.contains("[redacted]"), "{before:?}: {clean}");
+            assert!(clean.len() < text.len() - alone.len() + 20, "{clean}");
+        }
+        assert!(redactor.scrub("aGVsbG8gd29ybGQ=".into()) == "aGVsbG8gd29ybGQ=");
     }
 
     #[test]
