@@ -5,6 +5,7 @@
 mod dns;
 mod secrets;
 mod server;
+mod urls;
 mod world;
 
 mod cost;

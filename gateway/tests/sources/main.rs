@@ -1,0 +1,21 @@
+//! Tools from outside as agents and people see them: manifests in, MCP and REST out, and upstreams that a test makes.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail")]
+#![expect(clippy::print_stdout, reason = "figures are for people")]
+
+#[expect(dead_code, reason = "other tests use all of it")]
+#[path = "../outbound/dns.rs"]
+mod dns;
+mod harness;
+#[expect(dead_code, reason = "other tests use all of it")]
+#[path = "../outbound/server.rs"]
+mod server;
+mod upstreams;
+#[path = "../outbound/urls.rs"]
+mod urls;
+
+mod chaos;
+mod credentials;
+mod openapi;
+mod pinning;
+mod ssrf;
