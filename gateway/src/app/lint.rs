@@ -137,11 +137,7 @@ pub(super) fn problems(objects: &[Object], tools: &[Tool], now: Timestamp) -> Ve
 
 /// What is left to say when entries of sources are looked at: one whose source is there may well be served once somebody
 /// has asked the source what it offers.
-fn of_sources(
-    unresolved: Vec<Unresolved>,
-    objects: &[Object],
-    namespace: &str,
-) -> Vec<Unresolved> {
+fn of_sources(unresolved: Vec<Unresolved>, objects: &[Object], namespace: &str) -> Vec<Unresolved> {
     let is_there = |source: &str| {
         objects.iter().any(|object| {
             matches!(object.resource, Resource::ToolSource(_))
