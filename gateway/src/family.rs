@@ -21,8 +21,11 @@ pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
 /// A tool family. Adding one is a folder under `families/` and a line in `families/mod.rs`.
 pub trait Family: Send + Sync + 'static {
-    /// The tools, in the order in which they are listed. Asked once, at start.
-    fn tools(&self) -> Vec<Tool>;
+    /// The tools, in the order in which they are listed. Asked once, at start; those of a source are offered by its
+    /// connector instead.
+    fn tools(&self) -> Vec<Tool> {
+        Vec::new()
+    }
 
     /// What an agent that has any of the tools should know before its first call: one or two sentences.
     fn instructions(&self) -> Option<&'static str> {

@@ -23,13 +23,18 @@ struct Message<'a> {
 
 /// Prints its address and serves until it is killed.
 pub(crate) fn serve() -> Result<bool> {
+    run(async { Ok(Router::new().route("/", post(echo))) })
+}
+
+/// Prints its address and serves until it is killed.
+pub(crate) fn run(router: impl Future<Output = Result<Router>>) -> Result<bool> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
     runtime.block_on(async {
+        let router = router.await?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
-        crate::announce(listener.local_addr()?);
-        let router = Router::new().route("/", post(echo));
+        println!("{}", listener.local_addr()?);
         loop {
             let (stream, _) = listener.accept().await?;
             stream.set_nodelay(true)?;

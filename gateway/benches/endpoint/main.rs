@@ -21,11 +21,6 @@ const SERVER_CORE: &str = "1";
 const LOAD_CORE: &str = "0";
 const ROUNDS: usize = 3;
 
-/// Tells whoever started this process where it listens.
-fn announce(address: std::net::SocketAddr) {
-    println!("{address}");
-}
-
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match arguments.first().map(String::as_str) {

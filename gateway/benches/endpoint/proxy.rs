@@ -10,15 +10,14 @@ use axum::http::{HeaderMap, Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use http_body_util::{BodyExt, Full};
-use hyper::server::conn::http1;
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use hyper_util::service::TowerToHyperService;
+use hyper_util::rt::TokioExecutor;
 use serde::Deserialize;
 use serde_json::json;
 use serde_json::value::RawValue;
-use tokio::net::TcpListener;
+
+use crate::echo::run;
 
 const SESSION: &str = "mcp-session-id";
 
@@ -152,23 +151,4 @@ async fn passed(way: &Way, body: &[u8]) -> Result<Response> {
     let answer = way.client.request(request).await?;
     let body = answer.into_body().collect().await?.to_bytes();
     Ok(json_body(body))
-}
-
-fn run(router: impl Future<Output = Result<Router>>) -> Result<bool> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let router = router.await?;
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
-        crate::announce(listener.local_addr()?);
-        loop {
-            let (stream, _) = listener.accept().await?;
-            stream.set_nodelay(true)?;
-            let service = TowerToHyperService::new(router.clone());
-            let mut server = http1::Builder::new();
-            server.max_buf_size(8192);
-            tokio::spawn(server.serve_connection(TokioIo::new(stream), service));
-        }
-    })
 }

@@ -16,7 +16,7 @@ use crate::outbound::{
 use crate::usage::Usage;
 
 /// Calls of one source at once; as many may wait.
-const CONCURRENCY: usize = 64;
+const CONCURRENCY: usize = 128;
 
 /// What connectors are made with.
 #[derive(Clone)]
@@ -82,7 +82,8 @@ impl Site {
         self.way(base, true, self.spec.max_response_bytes())
     }
 
-    fn way(
+    /// A way to something of the source's, with its credential or without.
+    pub(super) fn way(
         &self,
         base: Url,
         has_credential: bool,
@@ -108,16 +109,6 @@ impl Site {
             settings.credential = Some(made.map_err(failure)?);
         }
         self.with.outbound.upstream(settings).map_err(failure)
-    }
-
-    /// The way to a document that describes the service, which may be larger than any answer of it.
-    pub(super) fn document(
-        &self,
-        from: Url,
-        has_credential: bool,
-        max_bytes: usize,
-    ) -> Result<Arc<Upstream>, Failure> {
-        self.way(from, has_credential, max_bytes)
     }
 
     /// A text of a ConfigMap in the source's namespace.

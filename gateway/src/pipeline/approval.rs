@@ -32,7 +32,8 @@ impl Pipeline {
             return false;
         };
         let own = own.as_deref().unwrap_or(arguments);
-        let decision = self.decide(agent, &entry, own, now).await;
+        let cents = super::most_cents(&entry, own);
+        let decision = self.decide(agent, &entry, own, cents, now).await;
         matches!(decision, Ok(Decision::Ask(ask)) if ask.client_may_approve)
     }
 

@@ -298,7 +298,10 @@ impl Pipeline {
         let mut waited = false;
         loop {
             let now = self.clock.now();
-            let decision = self.decide(&agent, &entry, &request.arguments, now).await;
+            let cents = most_cents(&entry, &request.arguments);
+            let decision = self
+                .decide(&agent, &entry, &request.arguments, cents, now)
+                .await;
             let ask = match decision {
                 Ok(Decision::Permit(permit, passed)) => {
                     record.decided("permit");
@@ -314,7 +317,10 @@ impl Pipeline {
                         return answer;
                     }
                     record.decided(denial.reason());
-                    let message = denial.message(&entry.tool.name, now);
+                    let mut message = denial.message(&entry.tool.name, now);
+                    if cents == UNBOUNDED && matches!(denial, Denial::Limit { .. }) {
+                        message.push_str(". Nothing bounds what this call may cost: if it takes max_cost_cents, write that");
+                    }
                     return Answer::Failed(ToolError::refused(message));
                 }
                 Ok(Decision::Unknown) => {
@@ -354,9 +360,9 @@ impl Pipeline {
         agent: &'a Arc<Agent>,
         entry: &'a Entry,
         arguments: &'a RawValue,
+        cents: i64,
         now: Timestamp,
     ) -> Result<Decision<'a>, ToolError> {
-        let cents = most_cents(entry, arguments);
         self.budgets.prepare(&entry.rights, cents, now).await?;
         Ok(gate::decide(&Question {
             agent,
@@ -403,11 +409,14 @@ impl Pipeline {
     }
 }
 
-/// The most that a call can cost, in cents; more than any grant allows when nothing bounds it.
+/// What a call can cost at most that nothing bounds: more cents than any grant allows.
+const UNBOUNDED: i64 = i64::MAX;
+
+/// The most that a call can cost, in cents.
 fn most_cents(entry: &Entry, arguments: &RawValue) -> i64 {
     let cost = entry.family.cost(&entry.tool, arguments);
     cost.and_then(|cents| i64::try_from(cents).ok())
-        .unwrap_or(i64::MAX)
+        .unwrap_or(UNBOUNDED)
 }
 
 /// What a call is about.

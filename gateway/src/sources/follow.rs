@@ -13,13 +13,14 @@ use tracing::{info, warn};
 
 use super::board::State;
 use super::offers::Place;
-use super::pins::{self, Change, Kind};
+use super::pins::{self, Change, Kind, Tools};
 use super::store::{self, Approved};
 use super::{Maker, Parts, clean};
-use crate::catalog::Offer;
+use crate::catalog::{Offer, Taken};
 use crate::connector::{Connector, Failure, Offered};
 use crate::directory::ToolSource;
 use crate::store::Causes;
+use crate::times::jittered;
 
 /// How long a source may take to say what it offers, whatever a call of it may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -50,11 +51,11 @@ impl Followed {
                     self.failed(&failure);
                 }
             }
-            tokio::time::sleep(self.jittered(pause)).await;
+            tokio::time::sleep(jittered(pause)).await;
             pause = (pause * 2).min(self.source.spec.refresh_every());
         };
+        self.restore(&connector).await;
         let mut served = None;
-        self.restore(&connector, &mut served).await;
         let mut pause = FIRST_PAUSE;
         loop {
             let every = self.source.spec.refresh_every();
@@ -72,7 +73,7 @@ impl Followed {
             };
             let asked = Instant::now();
             tokio::select! {
-                () = tokio::time::sleep(self.jittered(next)) => {}
+                () = tokio::time::sleep(jittered(next)) => {}
                 // A source that tells of changes without end is not asked without end.
                 () = connector.changed() => tokio::time::sleep_until(asked + FIRST_PAUSE).await,
             }
@@ -80,7 +81,7 @@ impl Followed {
     }
 
     /// Serves what the source said the last time that any replica asked it.
-    async fn restore(&self, connector: &Arc<dyn Connector>, served: &mut Option<Bytes>) {
+    async fn restore(&self, connector: &Arc<dyn Connector>) {
         let uid = &self.source.uid;
         let known = match store::last(&self.parts.store, uid).await {
             Ok(Some(known)) => known,
@@ -98,15 +99,15 @@ impl Followed {
             return;
         };
         let answered_at = Timestamp::from_millisecond(known.answered_at).ok();
-        self.serve(offered, hidden, approved, answered_at);
-        *served = Some(known.answer);
+        let tools = pins::shown(&offered.tools);
+        self.serve(offered, hidden, &tools, approved, answered_at);
     }
 
     /// Asks once, and serves what comes of it.
     async fn ask(
         &self,
         connector: &Arc<dyn Connector>,
-        served: &mut Option<Bytes>,
+        served: &mut Option<Served>,
     ) -> Result<(), Failure> {
         let answer = timeout(PATIENCE, connector.fetch())
             .await
@@ -116,6 +117,13 @@ impl Followed {
                     "the source did not say within a minute what it offers",
                 ))
             })?;
+        let is_as_before = served.as_ref().is_some_and(|served| {
+            served.answer == answer && served.taken == self.parts.offers.taken(&self.place())
+        });
+        if is_as_before {
+            self.answered_again().await;
+            return Ok(());
+        }
         let (offered, hidden) = read(connector, &answer).await?;
         let tools = pins::shown(&offered.tools);
         let revision = pins::revision(&tools);
@@ -135,38 +143,47 @@ impl Followed {
                 "the store did not take what the source offers; it is asked again soon",
             )
         })?;
-        if served.as_ref() != Some(&answer) {
-            info!(
-                source = self.id,
-                revision,
-                tools = tools.len(),
-                "asked what it offers"
-            );
-        }
-        self.serve(
-            offered,
-            hidden,
-            approved,
-            Some(self.parts.store.clock().now()),
+        info!(
+            source = self.id,
+            revision,
+            tools = tools.len(),
+            "asked what it offers"
         );
-        *served = Some(answer);
+        let now = self.parts.store.clock().now();
+        let taken = self.serve(offered, hidden, &tools, approved, Some(now));
+        *served = Some(Served { answer, taken });
         Ok(())
     }
 
-    /// Serves what is offered and approved, and says so.
+    /// The source said what it said before: it goes on being served as it is, with its connections and its breaker.
+    async fn answered_again(&self) {
+        let uid = &self.source.uid;
+        if let Err(error) = store::touch(&self.parts.store, uid).await {
+            warn!(source = self.id, error = %Causes(&error), "when the source answered cannot be kept");
+        }
+        let now = Some(self.parts.store.clock().now());
+        self.parts.board.update(uid, |state: &mut State| {
+            state.report.failure = None;
+            state.answered_at = now;
+        });
+        self.parts.metrics.source_answered(&self.id, now);
+    }
+
+    /// Serves what is offered and approved, and says so. `tools` is what people see of what is offered. Gives back which
+    /// names were taken.
     fn serve(
         &self,
         offered: Offered,
         hidden: Vec<NotedTool>,
+        tools: &Tools,
         approved: Approved,
         answered_at: Option<Timestamp>,
-    ) {
+    ) -> Vec<Taken> {
         let spec = &self.source.spec;
-        let tools = pins::shown(&offered.tools);
         let changes: Vec<Change> = match spec.pinning().policy {
             PinningPolicy::Off => Vec::new(),
             PinningPolicy::Warn | PinningPolicy::Quarantine => {
-                pins::changes(&approved.tools, &tools)
+                pins::changes(&approved.tools, tools)
             }
         };
         let withheld = pins::withheld(&changes, spec.pinning().policy);
@@ -184,11 +201,10 @@ impl Followed {
             tools: served,
             family: offered.family,
         };
-        let (namespace, _) = self.id.split_once('.').unwrap_or_default();
-        let taken = self.parts.offers.set(namespace, &self.place(), offer);
+        let taken = self.parts.offers.set(&self.place(), offer);
         let (clashes, left_out) = (taken.len(), offered.left_out.len() + taken.len());
-        let taken = taken.into_iter().map(|taken| NotedTool {
-            name: taken.operation,
+        let clashing = taken.iter().map(|taken| NotedTool {
+            name: taken.operation.clone(),
             reason: "NameTaken".to_owned(),
             message: format!(
                 "the name {} is taken: write another toolPrefix, or leave the operation out",
@@ -198,7 +214,10 @@ impl Followed {
         let changed = changes
             .iter()
             .map(|change| noted(change, spec.pinning().policy));
-        let noted = changed.chain(taken).chain(offered.left_out).chain(hidden);
+        let noted = changed
+            .chain(clashing)
+            .chain(offered.left_out)
+            .chain(hidden);
         let mut noted: Vec<NotedTool> = noted.take(NOTED * 2).collect();
         // A list that is keyed by names holds each once; what is said first counts.
         let mut names = std::collections::BTreeSet::new();
@@ -216,7 +235,7 @@ impl Followed {
             .update(&self.source.uid, |state: &mut State| {
                 state.id.clone_from(&self.id);
                 state.report.generation = self.source.generation;
-                state.report.revision = Some(pins::revision(&tools));
+                state.report.revision = Some(pins::revision(tools));
                 state.report.tools = report;
                 state.report.changed = changed;
                 state.report.failure = None;
@@ -225,13 +244,13 @@ impl Followed {
                 state.changes = changes.into();
             });
         self.parts.metrics.source_answered(&self.id, answered_at);
+        taken
     }
 
     /// Takes back what an earlier generation offered, if this one says that it must not be used.
     fn withdraw_if_forbidden(&self, failure: &Failure) {
         if matches!(failure.reason, reason::BLOCKED | reason::INVALID) {
-            let (namespace, _) = self.id.split_once('.').unwrap_or_default();
-            self.parts.offers.remove(namespace, &self.place());
+            self.parts.offers.remove(&self.place());
             let uid = &self.source.uid;
             let withdraw = |state: &mut State| state.report.tools = SourceTools::default();
             self.parts.board.update(uid, withdraw);
@@ -255,17 +274,19 @@ impl Followed {
     }
 
     pub(super) fn place(&self) -> Place {
-        let name = self.id.split_once('.').map_or(&*self.id, |(_, name)| name);
-        (self.source.created_at, name.to_owned())
+        let (namespace, name) = self.id.split_once('.').unwrap_or(("", &self.id));
+        Place {
+            namespace: namespace.to_owned(),
+            made_at: self.source.created_at,
+            name: name.to_owned(),
+        }
     }
+}
 
-    /// Some more, so that replicas and sources do not all ask at once.
-    fn jittered(&self, pause: Duration) -> Duration {
-        let mut random = [0];
-        // Without randomness they do ask at once.
-        let _ = getrandom::fill(&mut random);
-        pause + pause.mul_f64(f64::from(random[0]) / 2550.0)
-    }
+/// What the source said last in this generation, and which names it could not have.
+struct Served {
+    answer: Bytes,
+    taken: Vec<Taken>,
 }
 
 /// What an answer offers, tidied up. A long document takes a while.

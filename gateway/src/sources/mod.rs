@@ -140,8 +140,7 @@ impl Sources {
         // What another generation offers replaces what the one before did; only a source that is gone takes it back.
         gone.retain(|(uid, _)| !running.contains_key(uid));
         for (uid, gone) in gone {
-            let (namespace, _) = gone.id.split_once('.').unwrap_or_default();
-            self.parts.offers.remove(namespace, &gone.place);
+            self.parts.offers.remove(&gone.place);
             self.parts.board.forget(&uid);
             self.parts.metrics.source_gone(&gone.id);
             let exists = snapshot.sources.values().any(|source| source.uid == uid);

@@ -9,12 +9,38 @@ use parking_lot::Mutex;
 use crate::catalog::{Catalogs, Offer, Taken};
 use crate::tool::Tool;
 
-/// When a source was made, and its name: an older one's names come first, so that no newcomer shadows them.
-pub(super) type Place = (Option<Timestamp>, String);
+/// Where a source stands among those of its namespace: an older one's names come first, so that no newcomer shadows them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub(super) namespace: String,
+    /// Files do not say; then names decide.
+    pub(super) made_at: Option<Timestamp>,
+    pub(super) name: String,
+}
 
 pub(super) struct Offers {
     catalogs: Arc<Catalogs>,
-    by_namespace: Mutex<HashMap<String, BTreeMap<Place, Offer>>>,
+    by_namespace: Mutex<HashMap<String, Namespace>>,
+}
+
+#[derive(Default)]
+struct Namespace {
+    offers: BTreeMap<Place, Offer>,
+    /// The names that some of them could not have.
+    taken: Vec<Taken>,
+}
+
+impl Namespace {
+    /// Hands everything to the catalogs.
+    fn tell(&mut self, catalogs: &Catalogs, namespace: &str) {
+        let offers = self.offers.values().cloned().collect();
+        self.taken = catalogs.set_sources(namespace, offers);
+    }
+
+    fn taken(&self, place: &Place) -> Vec<Taken> {
+        let of_it = self.taken.iter().filter(|taken| taken.source == place.name);
+        of_it.cloned().collect()
+    }
 }
 
 impl Offers {
@@ -28,10 +54,10 @@ impl Offers {
     /// Replaces what one source offers. Gives back which of its names are taken.
     ///
     /// A tool that is as it was before stays the very same, since lists are kept by that.
-    pub(super) fn set(&self, namespace: &str, place: &Place, mut offer: Offer) -> Vec<Taken> {
+    pub(super) fn set(&self, place: &Place, mut offer: Offer) -> Vec<Taken> {
         let mut namespaces = self.by_namespace.lock();
-        let sources = namespaces.entry(namespace.to_owned()).or_default();
-        if let Some(before) = sources.get(place) {
+        let namespace = namespaces.entry(place.namespace.clone()).or_default();
+        if let Some(before) = namespace.offers.get(place) {
             let before: HashMap<&str, &Arc<Tool>> = before
                 .tools
                 .iter()
@@ -43,24 +69,25 @@ impl Offers {
                 }
             }
         }
-        sources.insert(place.clone(), offer);
-        let mut taken = self.tell(namespace, sources);
-        taken.retain(|taken| taken.source == place.1);
-        taken
+        namespace.offers.insert(place.clone(), offer);
+        namespace.tell(&self.catalogs, &place.namespace);
+        namespace.taken(place)
+    }
+
+    /// Which of a source's names are taken now: other sources come and go.
+    pub(super) fn taken(&self, place: &Place) -> Vec<Taken> {
+        let namespaces = self.by_namespace.lock();
+        let namespace = namespaces.get(&place.namespace);
+        namespace.map_or_else(Vec::new, |namespace| namespace.taken(place))
     }
 
     /// Takes back what one source offered.
-    pub(super) fn remove(&self, namespace: &str, place: &Place) {
+    pub(super) fn remove(&self, place: &Place) {
         let mut namespaces = self.by_namespace.lock();
-        if let Some(sources) = namespaces.get_mut(namespace)
-            && sources.remove(place).is_some()
+        if let Some(namespace) = namespaces.get_mut(&place.namespace)
+            && namespace.offers.remove(place).is_some()
         {
-            self.tell(namespace, sources);
+            namespace.tell(&self.catalogs, &place.namespace);
         }
-    }
-
-    fn tell(&self, namespace: &str, sources: &BTreeMap<Place, Offer>) -> Vec<Taken> {
-        self.catalogs
-            .set_sources(namespace, sources.values().cloned().collect())
     }
 }

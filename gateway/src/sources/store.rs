@@ -99,6 +99,24 @@ pub(super) async fn keep(
         .await
 }
 
+/// Notes that the source has said the same again.
+pub(super) async fn touch(store: &Store, uid: &str) -> Result<(), StoreError> {
+    let uid = uid.to_owned();
+    store
+        .write(move |tx| {
+            Box::pin(async move {
+                sqlx::query("update source set answered_at = $2 where uid = $1")
+                    .bind(uid)
+                    .bind(tx.now())
+                    .execute(tx.connection())
+                    .await
+                    .map(|_| ())
+                    .map_err(while_doing("note when a source answered"))
+            })
+        })
+        .await
+}
+
 /// What somebody has approved. By default nothing is.
 #[derive(Default)]
 pub(super) struct Approved {

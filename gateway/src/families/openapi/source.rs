@@ -47,10 +47,7 @@ pub(in crate::families) fn connect(site: Site) -> Result<Arc<dyn Connector>, Fai
             let is_service = base_url
                 .as_ref()
                 .is_none_or(|base| base.origin() == from.origin());
-            Document::At(
-                site.document(from.clone(), is_service, MAX_BYTES)?,
-                from.clone(),
-            )
+            Document::At(site.way(from.clone(), is_service, MAX_BYTES)?, from.clone())
         }
         (None, Some(reference), _) => Document::In(reference),
         (None, None, text) => Document::Here(text.unwrap_or_default().into()),
@@ -251,10 +248,6 @@ struct Operations {
 }
 
 impl Family for Operations {
-    fn tools(&self) -> Vec<Tool> {
-        Vec::new()
-    }
-
     fn cost(&self, tool: &Tool, arguments: &RawValue) -> Option<u64> {
         match self.find(tool) {
             Some(operation) => operation.cost_cap(arguments),
@@ -330,22 +323,19 @@ impl Operations {
             .input_schema
             .get("properties")
             .and_then(Value::as_object);
-        let names: Vec<String> = view::arguments()
-            .into_iter()
-            .map(|(name, _)| name)
-            .filter(|name| own.is_none_or(|own| !own.contains_key(name)))
-            .collect();
+        let is_ours = |name: &&str| own.is_none_or(|own| !own.contains_key(*name));
+        let names = view::NAMES.into_iter().filter(is_ours);
         let text = arguments.get();
-        if !names.iter().any(|name| text.contains(name.as_str())) {
+        if !names.clone().any(|name| text.contains(name)) {
             return Ok((as_it_is, arguments.to_owned()));
         }
         let mut given: BTreeMap<String, &RawValue> = serde_json::from_str(text)
             .map_err(|_| ToolError::arguments("the arguments must be an object"))?;
         let mut about = Map::new();
         for name in names {
-            if let Some(value) = given.remove(&name) {
+            if let Some(value) = given.remove(name) {
                 let value = serde_json::from_str(value.get()).unwrap_or_default();
-                about.insert(name, value);
+                about.insert(name.to_owned(), value);
             }
         }
         let view = if about.is_empty() {

@@ -36,10 +36,6 @@ pub(super) struct Remote {
 }
 
 impl Family for Remote {
-    fn tools(&self) -> Vec<crate::tool::Tool> {
-        Vec::new()
-    }
-
     fn source(&self) -> Option<&str> {
         Some(&self.server.name)
     }

@@ -12,6 +12,8 @@ use super::{Format, Path, View};
 pub const FORMAT: &str = "response_format";
 pub(super) const FIELDS: &str = "response_fields";
 const LIMIT: &str = "response_limit";
+/// Names of the three arguments.
+pub const NAMES: [&str; 3] = [FORMAT, FIELDS, LIMIT];
 
 const MAX_LIMIT: usize = 10_000;
 const MAX_FIELDS: usize = 50;

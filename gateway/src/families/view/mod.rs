@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::tool::{Output, ToolError};
 
-pub use self::arguments::{FORMAT, arguments};
+pub use self::arguments::{FORMAT, NAMES, arguments};
 pub use self::select::Path;
 
 use self::arguments::{FIELDS, wrong};
