@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use sha2::{Digest as _, Sha256};
 
 use crate::family::Family;
-use crate::tool::Tool;
+use crate::tool::{Effect, Tool};
 
 /// One generation of one ToolSource, ready to be asked.
 pub trait Connector: Send + Sync + 'static {
@@ -40,6 +40,9 @@ pub struct OfferedTool {
     pub tool: Tool,
     /// What a change of must not go unnoticed although the agent does not see it, such as method and path.
     pub identity: String,
+    /// What it does in the source's own words, where nothing but those tells. They count for a tool that a person has
+    /// approved.
+    pub claimed: Option<Effect>,
 }
 
 /// Why a source could not be asked, in words that are the same each time.

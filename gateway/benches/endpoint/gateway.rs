@@ -25,14 +25,18 @@ spec: {workspaceRef: {name: team}}
 ";
 
 /// What is added where the tool is an MCP server's.
-fn source(upstream: SocketAddr) -> String {
+fn source(upstream: SocketAddr, approved: Option<&str>) -> String {
+    let pinning = match approved {
+        Some(revision) => format!("pinning: {{approvedRevision: '{revision}'}}, "),
+        None => String::new(),
+    };
     format!(
         r"
 ---
 apiVersion: chandlery.dev/v1alpha1
 kind: ToolSource
 metadata: {{name: bare}}
-spec: {{mcp: {{url: 'http://{upstream}/mcp'}}, allowedHosts: ['{upstream}']}}
+spec: {{{pinning}mcp: {{url: 'http://{upstream}/mcp'}}, allowedHosts: ['{upstream}']}}
 ---
 apiVersion: chandlery.dev/v1alpha1
 kind: ToolGrant
@@ -46,7 +50,7 @@ spec: {{workspaceRef: {{name: team}}, agents: {{all: true}}, tools: [bare/*]}}
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     process: Child,
-    _folder: Option<TempDir>,
+    folder: Option<TempDir>,
 }
 
 impl Server {
@@ -57,8 +61,27 @@ impl Server {
 
     /// The gateway with the tools of the MCP server at `upstream`, and the key of its agent.
     pub(crate) fn gateway_to(upstream: SocketAddr) -> Result<(Self, String)> {
+        Self::gateway_on(&Self::with_source(upstream, None))
+    }
+
+    fn with_source(upstream: SocketAddr, approved: Option<&str>) -> String {
         let agent = MANIFESTS.replace("{name: team}}", "{name: team}, tools: [bare/*]}");
-        Self::gateway_on(&(agent + &source(upstream)))
+        agent + &source(upstream, approved)
+    }
+
+    /// Approves what the MCP server at `upstream` offers, as a person would.
+    pub(crate) fn approve(&self, upstream: SocketAddr) -> Result<()> {
+        let folder = self.folder.as_ref().context("a gateway")?.path();
+        let listed = Command::new(env!("CARGO_BIN_EXE_chandlery"))
+            .args(["sources", "list", "--output", "json", "--url"])
+            .arg(format!("http://{}", self.address))
+            .arg("--data")
+            .arg(folder.join("data"))
+            .output()?;
+        let sources: serde_json::Value = serde_json::from_slice(&listed.stdout)?;
+        let revision = sources[0]["revision"].as_str().context("its revision")?;
+        let manifests = Self::with_source(upstream, Some(revision));
+        Ok(fs::write(folder.join("manifests/bench.yaml"), manifests)?)
     }
 
     fn gateway_on(manifests_text: &str) -> Result<(Self, String)> {
@@ -81,7 +104,7 @@ impl Server {
         let server = Self {
             address,
             process,
-            _folder: Some(folder),
+            folder: Some(folder),
         };
         let key = data.join("keys/default.bench");
         until("the gateway serves", || {
@@ -121,7 +144,7 @@ impl Server {
         let server = Self {
             address: line.trim().parse().context("its address")?,
             process,
-            _folder: None,
+            folder: None,
         };
         Ok(server)
     }

@@ -77,7 +77,12 @@ async fn answer(method: Method, body: Bytes) -> Response {
         }
         "tools/list" => {
             let schema = json!({"type": "object", "properties": {"message": {"type": "string"}}});
-            let tool = json!({"name": "echo", "description": "Echoes.", "inputSchema": schema});
+            let tool = json!({
+                "name": "echo",
+                "description": "Echoes.",
+                "inputSchema": schema,
+                "annotations": {"readOnlyHint": true},
+            });
             reply(id, json!({"tools": [tool]}).to_string().as_bytes())
         }
         _ => {

@@ -8,6 +8,8 @@ use crate::gateway::Server;
 use crate::load::{Connection, Point, Shot, saturate};
 use crate::{LOAD_CORE, ROUNDS};
 
+/// What a client of the newer era says of itself with each request.
+const META: &str = "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{},\"io.modelcontextprotocol/clientInfo\":{\"name\":\"bench\",\"version\":\"1\"}}";
 const ENDPOINT: &str = "/runtime/agents/default.bench/mcp";
 const CONNECTIONS: [usize; 3] = [16, 64, 256];
 /// Sessions and streams that are opened to see what one costs.
@@ -85,7 +87,25 @@ async fn proxied() -> Result<bool> {
     let tool = "bare_echo";
     let argument = format!("{{\"message\":\"{}\"}}", "x".repeat(200));
     let shots = shots_of(&bare, &gateway, &key, tool, &argument).await?;
-    wait_for(&shots.newer).await?;
+    until_holds(&shots.newer).await?;
+    let mut good = against_proxy("that may write", &gateway, &shots).await?;
+    gateway.approve(upstream.address)?;
+    let (before, _) = &shots.newer.body;
+    let listing = format!(",\"method\":\"tools/list\",\"params\":{{{META}}}}}");
+    let list = Shot {
+        headers: shots.newer.headers.replace("tools/call", "tools/list"),
+        body: (before.clone(), listing),
+        // Of the MCP server's tools alone.
+        expected: "\"openWorldHint\":true,\"readOnlyHint\":true",
+        ..shots.newer.clone()
+    };
+    until_holds(&list).await?;
+    good &= against_proxy("approved as reading", &gateway, &shots).await?;
+    Ok(good)
+}
+
+/// A tool of the MCP server that counts as `kind` tells.
+async fn against_proxy(kind: &str, gateway: &Server, shots: &Shots) -> Result<bool> {
     let mut good = true;
     for connections in CONNECTIONS {
         let (mut newer, mut older) = (Ratios::default(), Ratios::default());
@@ -100,7 +120,7 @@ async fn proxied() -> Result<bool> {
             older.note(&limit, &saturate(&shots.older[..connections]).await?);
         }
         let bars = (0.55, "  of a bare proxy", "at least 0.55, goal 0.75");
-        good &= newer.print_bar(&format!("proxied, newer era, @{connections}"), bars);
+        good &= newer.print_bar(&format!("a tool {kind}, newer era, @{connections}"), bars);
         let cpu = median(&mut cpu);
         good &= bar(
             "  CPU per call, µs",
@@ -109,15 +129,15 @@ async fn proxied() -> Result<bool> {
             "at most 80, goal 40",
         );
         good &= older.print_bar(
-            &format!("proxied, older era with session, @{connections}"),
+            &format!("a tool {kind}, older era with session, @{connections}"),
             bars,
         );
     }
     Ok(good)
 }
 
-/// Waits until the gateway has the tool: its source has been asked.
-async fn wait_for(shot: &Shot) -> Result<()> {
+/// Waits until the gateway answers as is expected: it has the tool, or has heard that it is approved.
+async fn until_holds(shot: &Shot) -> Result<()> {
     for _ in 0..200 {
         let answer = Connection::open(shot.address).await?.fire(shot, 1).await;
         if answer.is_ok_and(|answer| answer.contains(shot.expected)) {
@@ -125,7 +145,7 @@ async fn wait_for(shot: &Shot) -> Result<()> {
         }
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     }
-    anyhow::bail!("the gateway never had the tool")
+    anyhow::bail!("the gateway never answered with {}", shot.expected)
 }
 
 /// Of each round, against the echo server in the same round.
@@ -227,7 +247,6 @@ async fn shots_of(
             ),
         )
     };
-    let meta = ",\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\",\"io.modelcontextprotocol/clientCapabilities\":{},\"io.modelcontextprotocol/clientInfo\":{\"name\":\"bench\",\"version\":\"1\"}}";
     let newer = Shot {
         address: gateway.address,
         path: ENDPOINT.to_owned(),
@@ -235,7 +254,7 @@ async fn shots_of(
             "{}mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {tool}\r\n",
             authorization(key)
         ),
-        body: call(meta),
+        body: call(&format!(",{META}")),
         expected: "\"isError\":false",
     };
     let echo = Shot {

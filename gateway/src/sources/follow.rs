@@ -17,7 +17,7 @@ use super::pins::{self, Change, Kind, Tools};
 use super::store::{self, Approved};
 use super::{Maker, Parts, clean};
 use crate::catalog::{Offer, Taken};
-use crate::connector::{Connector, Failure, Offered};
+use crate::connector::{Connector, Failure, Offered, OfferedTool};
 use crate::directory::ToolSource;
 use crate::store::Causes;
 use crate::times::jittered;
@@ -187,15 +187,25 @@ impl Followed {
             }
         };
         let withheld = pins::withheld(&changes, spec.pinning().policy);
-        let is_served = |operation: &str| !withheld.contains(operation);
-        let served = offered.tools.into_iter().map(|offered| offered.tool);
-        let served: Vec<_> = served
-            .filter(|tool| {
-                let origin = tool.origin.as_ref();
-                origin.is_some_and(|origin| is_served(origin.operation()))
-            })
-            .map(Arc::new)
-            .collect();
+        let said_by_a_person =
+            spec.pinning().approved_revision.as_ref() == Some(&approved.revision);
+        let served = offered.tools.into_iter().filter_map(|offered| {
+            let OfferedTool {
+                mut tool, claimed, ..
+            } = offered;
+            let operation = tool.origin.as_ref()?.operation();
+            if withheld.contains(operation) {
+                return None;
+            }
+            if let Some(effect) = claimed
+                && said_by_a_person
+                && pins::is_approved(&approved.tools, tools, operation)
+            {
+                tool.effect = effect;
+            }
+            Some(Arc::new(tool))
+        });
+        let served: Vec<_> = served.collect();
         let count = served.len();
         let offer = Offer {
             tools: served,

@@ -124,6 +124,12 @@ pub fn changes(approved: &Tools, now: &Tools) -> Vec<Change> {
     changes.collect()
 }
 
+/// Whether the tool of that operation is as it was approved.
+pub fn is_approved(approved: &Tools, now: &Tools, operation: &str) -> bool {
+    let (before, after) = (approved.get(operation), now.get(operation));
+    matches!((before, after), (Some(before), Some(after)) if before.digest == after.digest)
+}
+
 /// The operations that are not served until somebody approves them.
 pub fn withheld(changes: &[Change], policy: PinningPolicy) -> BTreeSet<&str> {
     let is_withheld = |change: &&Change| {

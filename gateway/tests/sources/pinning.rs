@@ -418,8 +418,9 @@ async fn tools_of_a_server_are_pinned_with_their_schema_and_annotations() {
     ])));
     let served = tools.clone();
     let server = serve(move |seen, _| mcp(seen, &served.lock())).await;
-    let manifests = |timeout: &str| {
-        let spec = json!({"mcp": {"url": server.url("/mcp")}, "timeout": timeout});
+    let manifests = |approved: Value| {
+        let pinning = json!({"policy": "Quarantine", "approvedRevision": approved});
+        let spec = json!({"mcp": {"url": server.url("/mcp")}, "pinning": pinning});
         [
             workspace(),
             source("m", spec),
@@ -427,14 +428,15 @@ async fn tools_of_a_server_are_pinned_with_their_schema_and_annotations() {
             grant("g", &["m/*"], json!({})),
         ]
     };
-    let gateway = Gateway::open(&manifests("20s")).await;
+    let gateway = Gateway::open(&manifests(Value::Null)).await;
     gateway.until_listed("a", &["m_a", "m_b", "m_c"]).await;
+    let first = gateway.until("m", |_| true).await["revision"].clone();
     {
         let mut tools = tools.lock();
         tools[0]["inputSchema"]["properties"]["key"] = json!({"type": "string"});
         tools[1]["annotations"] = json!({"readOnlyHint": true});
     }
-    gateway.apply(&manifests("21s"));
+    gateway.apply(&manifests(first));
     let known = gateway.until("m", |known| known["changed"] == 2).await;
     assert_eq!(noted(&known), [("a", "Changed"), ("b", "Changed")]);
     gateway.until_listed("a", &["m_c"]).await;
@@ -442,6 +444,51 @@ async fn tools_of_a_server_are_pinned_with_their_schema_and_annotations() {
         gateway.call("a", "m_a", json!({})).await,
         Said::unknown("m_a")
     );
+    // What they say counts once a person has approved them.
+    tools.lock()[2]["annotations"] = json!({"destructiveHint": false, "idempotentHint": true});
+    let now = known["revision"].clone();
+    gateway.apply(&manifests(now));
+    gateway.until_listed("a", &["m_a", "m_b"]).await;
+    let hints = async |tool: &str| {
+        let tool = gateway.tool("a", tool).await;
+        let hints = &tool["annotations"];
+        ["readOnlyHint", "destructiveHint", "idempotentHint"].map(|hint| hints[hint] == true)
+    };
+    assert_eq!(hints("m_a").await, [false, true, false]);
+    assert_eq!(hints("m_b").await, [true, false, true]);
+    let known = gateway.until("m", |known| known["changed"] == 1).await;
+    gateway.apply(&manifests(known["revision"].clone()));
+    gateway.until_listed("a", &["m_a", "m_b", "m_c"]).await;
+    assert_eq!(hints("m_c").await, [false, false, true]);
+}
+
+/// A server's first list is served on trust, and what it says of itself is not believed with it.
+#[tokio::test]
+async fn annotations_that_nobody_approved_do_not_count() {
+    let mut tool = mcp_tool("wipe", "Deletes everything.");
+    tool["annotations"] = json!({"readOnlyHint": true});
+    let server = serve(move |seen, _| mcp(seen, &json!([tool]))).await;
+    let manifests = |policy: &str, approved: Value| {
+        let pinning = json!({"policy": policy, "approvedRevision": approved});
+        [
+            workspace(),
+            source(
+                "m",
+                json!({"mcp": {"url": server.url("/mcp")}, "pinning": pinning}),
+            ),
+            each("a", &["m/*"]),
+            grant("g", &["m/*"], json!({})),
+        ]
+    };
+    let gateway = Gateway::open(&manifests("Quarantine", Value::Null)).await;
+    for policy in ["Quarantine", "Warn", "Off"] {
+        gateway.apply(&manifests(policy, json!("0000000000000000")));
+        let served = |known: &Value| known["served"] == 1 && known["failure"].is_null();
+        gateway.until("m", served).await;
+        let hints = gateway.tool("a", "m_wipe").await["annotations"].clone();
+        assert_eq!(hints["readOnlyHint"], false, "{policy}");
+        assert_eq!(hints["destructiveHint"], true, "{policy}");
+    }
 }
 
 /// What the spec does not allow any more is not used, whatever was served before.

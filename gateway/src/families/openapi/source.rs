@@ -120,6 +120,7 @@ impl Connector for Source {
                 operation.method,
                 join(operation.base.as_ref().unwrap_or(&base), &operation.path)
             ),
+            claimed: None,
         });
         let tools = tools.collect();
         let upstream = self.site.upstream(base.clone())?;

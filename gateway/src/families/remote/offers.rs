@@ -1,8 +1,7 @@
 //! What a server has published becomes tools of ours; what cannot be one is left out, with a reason.
 //!
-//! Its annotations decide nothing and are not shown: a server that lies about a tool that deletes would lie there first.
-//! Every tool counts as what the protocol takes for granted of a tool that says nothing of itself. A change of them is a
-//! change of the tool all the same.
+//! Its annotations decide nothing by themselves: a server that lies about a tool that deletes would lie there first. Until
+//! a person has approved them, a tool counts as what the protocol takes for granted of one that says nothing of itself.
 
 use std::collections::{HashMap, HashSet};
 
@@ -129,7 +128,7 @@ fn tool(
         title: title.into(),
         description: description.unwrap_or_default().into(),
         input_schema,
-        effect: Effect::Destroys { idempotent: false },
+        effect: claimed(&Value::Null),
         served: Served::Entry,
         group: None,
         interactive: true,
@@ -141,8 +140,23 @@ fn tool(
             output_schema,
         })),
     };
-    let identity = format!("MCP {annotations}");
-    Ok((OfferedTool { tool, identity }, mirrors))
+    let offered = OfferedTool {
+        tool,
+        identity: format!("MCP {annotations}"),
+        claimed: Some(claimed(&annotations)),
+    };
+    Ok((offered, mirrors))
+}
+
+/// What a tool does by its annotations; where they say nothing, the worst.
+fn claimed(annotations: &Value) -> Effect {
+    let says = |hint: &str| annotations[hint].as_bool();
+    let idempotent = says("idempotentHint") == Some(true);
+    match (says("readOnlyHint"), says("destructiveHint")) {
+        (Some(true), _) => Effect::Reads,
+        (_, Some(false)) => Effect::Writes { idempotent },
+        _ => Effect::Destroys { idempotent },
+    }
 }
 
 /// A schema that clients can be shown.
