@@ -10,8 +10,13 @@ use super::chain::{Content, Key, MAC};
 use super::{Entry, Row};
 use crate::store::{Dialect, Scope, Store, StoreError, WriteTx, while_doing};
 
-/// Rows of the largest statement; a power of two.
+/// Rows of the largest statement.
 pub(super) const BATCH: usize = 512;
+/// How many rows a statement may have: whatever a few calls at once come to, and no more kinds than a database keeps
+/// prepared.
+const SIZES: [usize; 21] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 32, 64, 128, 256, BATCH,
+];
 const COLUMNS: usize = 14;
 /// How far back a batch is looked for that may have been written already.
 const LOOK_BACK: i64 = 64 * 1024;
@@ -21,12 +26,23 @@ type Caller = (String, String, Arc<str>);
 
 /// What writes rows, and what it knows by heart.
 pub(super) struct Inserts {
-    /// The statements that insert 1, 2, 4, … [`BATCH`] rows, so that a database prepares ten and no more.
-    statements: Vec<Arc<str>>,
-    head: &'static str,
+    sql: Arc<Sql>,
     key: Key,
     callers: HashMap<(i64, Arc<Caller>), i64>,
+    /// Where nobody else writes: the head of each Workspace's chain.
+    heads: HashMap<i64, Head>,
 }
+
+struct Sql {
+    /// The statements that insert [`SIZES`] rows.
+    inserts: [Arc<str>; SIZES.len()],
+    head: &'static str,
+    /// No other process writes to the chains.
+    is_alone: bool,
+}
+
+/// The last row's number and hash.
+type Head = (i64, [u8; MAC]);
 
 /// The rows of one Workspace, in order.
 struct Run {
@@ -46,11 +62,8 @@ struct Ready {
 
 impl Inserts {
     pub(super) fn new(dialect: Dialect, key: Key) -> Self {
-        let statements = (0..=BATCH.ilog2())
-            .map(|power| insert(dialect, 1 << power).into())
-            .collect();
-        Self {
-            statements,
+        let sql = Sql {
+            inserts: SIZES.map(|rows| insert(dialect, rows).into()),
             head: match dialect {
                 Dialect::Sqlite => "select seq, mac from audit_head where workspace = $1",
                 // Other replicas wait here for their turn, so that the chain never forks.
@@ -58,8 +71,13 @@ impl Inserts {
                     "select seq, mac from audit_head where workspace = $1 for update"
                 }
             },
+            is_alone: dialect == Dialect::Sqlite,
+        };
+        Self {
+            sql: Arc::new(sql),
             key,
             callers: HashMap::new(),
+            heads: HashMap::new(),
         }
     }
 
@@ -107,15 +125,22 @@ impl Inserts {
         // In the order of their numbers: two replicas that write the same Workspaces must not wait for each other.
         let mut runs: Vec<Run> = runs.into_values().collect();
         runs.sort_by_key(|run| run.scope.row());
-        let (statements, head, key) = (self.statements.clone(), self.head, self.key.clone());
-        let new = store
+        let (sql, key) = (self.sql.clone(), self.key.clone());
+        // Until this is committed, none is known.
+        let mut heads = std::mem::take(&mut self.heads);
+        let (new, heads) = store
             .write(move |tx| {
                 Box::pin(async move {
                     let mut new = Vec::new();
                     for run in runs {
-                        write_run(tx, run, &statements, head, &key, again, &mut new).await?;
+                        let workspace = run.scope.row();
+                        let known = heads.get(&workspace).copied();
+                        let head = write_run(tx, run, known, &sql, &key, again, &mut new).await?;
+                        if sql.is_alone {
+                            heads.insert(workspace, head);
+                        }
                     }
-                    Ok::<_, StoreError>(new)
+                    Ok::<_, StoreError>((new, heads))
                 })
             })
             .await?;
@@ -124,6 +149,7 @@ impl Inserts {
             self.callers.clear();
         }
         self.callers.extend(new);
+        self.heads = heads;
         Ok(())
     }
 }
@@ -131,20 +157,24 @@ impl Inserts {
 /// Callers that are known by heart.
 const MOST_CALLERS: usize = 16 * 1024;
 
+/// Writes the rows behind `known`, or behind whatever the head is, and gives back the new one.
 async fn write_run(
     tx: &mut WriteTx<'_>,
     mut run: Run,
-    statements: &[Arc<str>],
-    head: &'static str,
+    known: Option<Head>,
+    sql: &Sql,
     key: &Key,
     again: bool,
     new: &mut Vec<((i64, Arc<Caller>), i64)>,
-) -> Result<(), StoreError> {
+) -> Result<Head, StoreError> {
     let workspace = run.scope.row();
-    let (mut seq, mut mac) = head_of(tx, workspace, head, &key.start(&run.name)).await?;
+    let (mut seq, mut mac) = match known {
+        Some(head) => head,
+        None => head_of(tx, workspace, sql.head, &key.start(&run.name)).await?,
+    };
     if again && let Some(first) = run.rows.first() {
-        let sql = "select count(*) from audit where workspace = $1 and seq > $2 and id = $3";
-        let count: i64 = sqlx::query(sql)
+        let written = "select count(*) from audit where workspace = $1 and seq > $2 and id = $3";
+        let count: i64 = sqlx::query(written)
             .bind(workspace)
             .bind(seq - LOOK_BACK)
             .bind(first.row.id.row())
@@ -153,7 +183,7 @@ async fn write_run(
             .and_then(|row| row.try_get(0))
             .map_err(while_doing("look for audit rows"))?;
         if count > 0 {
-            return Ok(());
+            return Ok((seq, mac));
         }
     }
     let mut known: HashMap<Arc<Caller>, i64> = HashMap::new();
@@ -175,10 +205,10 @@ async fn write_run(
     }
     let mut rest = run.rows.as_slice();
     while !rest.is_empty() {
-        let power = rest.len().min(BATCH).ilog2();
-        let (now, later) = rest.split_at(1 << power);
+        let size = SIZES.partition_point(|rows| *rows <= rest.len()) - 1;
+        let (now, later) = rest.split_at(SIZES[size]);
         rest = later;
-        let mut query = sqlx::query::<Any>(AssertSqlSafe(statements[power as usize].clone()));
+        let mut query = sqlx::query::<Any>(AssertSqlSafe(sql.inserts[size].clone()));
         for ready in now {
             seq += 1;
             mac = key.mac(&mac, &content(workspace, seq, ready));
@@ -195,17 +225,17 @@ async fn write_run(
         .bind(mac.to_vec())
         .execute(tx.connection())
         .await
-        .map(|_| ())
+        .map(|_| (seq, mac))
         .map_err(while_doing("move the head of the audit"))
 }
 
-/// The last row's number and hash; locked until the end of the transaction.
+/// The head as it is stored; locked until the end of the transaction.
 async fn head_of(
     tx: &mut WriteTx<'_>,
     workspace: i64,
     sql: &'static str,
     start: &[u8; MAC],
-) -> Result<(i64, [u8; MAC]), StoreError> {
+) -> Result<Head, StoreError> {
     let failed = while_doing("find the head of the audit");
     loop {
         let row = sqlx::query(sql)
