@@ -78,15 +78,10 @@ pub fn served_name(prefix: &str, operation: &str) -> String {
     if whole.len() <= LONGEST && whole.chars().all(fits) {
         return whole;
     }
-    let digest = hex(&Sha256::digest(&whole)[..4]);
+    let digest = hex::encode(&Sha256::digest(&whole)[..4]);
     let kept = whole.chars().map(|c| if fits(c) { c } else { '_' });
     let kept: String = kept.take(LONGEST - 1 - digest.len()).collect();
     format!("{kept}_{digest}")
-}
-
-/// Bytes as hex digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// `text` without what a person who reads it would not see: control characters, escape sequences of terminals, text that

@@ -14,8 +14,7 @@ pub fn digest(arguments: &str) -> String {
         }
         Err(_) => arguments.to_owned(),
     };
-    let bytes = Sha256::digest(canonical.as_bytes());
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(canonical.as_bytes()))
 }
 
 #[cfg(test)]

@@ -106,7 +106,3 @@ fn field(mac: &mut Hmac<Sha256>, bytes: &[u8]) {
     mac.update(&u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_be_bytes());
     mac.update(bytes);
 }
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}

@@ -26,7 +26,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
-use self::chain::{Key, hex};
+use self::chain::Key;
 use self::store::{Inserts, chains};
 pub use self::verify::{Noted, Verdict, verify};
 use crate::directory::Agent;
@@ -166,7 +166,7 @@ impl Audit {
         let mut reader = self.store.read().await?;
         for chain in chains(reader.connection()).await? {
             if let Some((seq, mac)) = chain.head {
-                let mac = hex(&mac);
+                let mac = hex::encode(&mac);
                 info!(workspace = chain.name, seq, mac, "audit chain head");
             }
         }

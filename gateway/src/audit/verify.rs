@@ -2,7 +2,7 @@
 
 use secrecy::SecretString;
 
-use super::chain::{Key, hex};
+use super::chain::Key;
 use super::store::{Chain, chains, rows_after, strays};
 use crate::store::{Connection, StoreError, StoreUrl, open_to_read};
 
@@ -111,7 +111,7 @@ async fn walk(
                 ));
             };
             (seq, mac) = (row.seq, expected);
-            let is_other = |noted: &&&Noted| noted.seq == seq && noted.mac != hex(&mac);
+            let is_other = |noted: &&&Noted| noted.seq == seq && noted.mac != hex::encode(mac);
             if noted.iter().any(|noted| is_other(&noted)) {
                 break 'chain Some(format!("row {seq} is not the one that was noted"));
             }
@@ -139,7 +139,7 @@ async fn walk(
     Ok(Verdict {
         workspace: chain.name.clone(),
         sound: seq,
-        mac: hex(&mac),
+        mac: hex::encode(mac),
         flaw,
     })
 }

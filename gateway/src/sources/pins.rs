@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::connector::{OfferedTool, hex};
+use crate::connector::OfferedTool;
 
 /// The tools of one revision, as people look at them; by operation.
 pub type Tools = BTreeMap<String, Shown>;
@@ -43,7 +43,7 @@ impl Shown {
                 .map(|group| (&group.name, &group.title, &group.description)),
         ]);
         Self {
-            digest: hex(&Sha256::digest(all.to_string())),
+            digest: hex::encode(Sha256::digest(all.to_string())),
             identity: offered.identity.clone(),
             description: tool.description.to_string(),
             input_schema: tool.input_schema.clone(),
@@ -71,7 +71,7 @@ pub fn revision(tools: &Tools) -> String {
         digest.update(&shown.digest);
         digest.update([0]);
     }
-    hex(&digest.finalize()[..8])
+    hex::encode(&digest.finalize()[..8])
 }
 
 /// How a tool differs from what was approved.
@@ -146,7 +146,7 @@ mod tests {
     fn tools(of: &[(&str, &str)]) -> Tools {
         let tools = of.iter().map(|(name, description)| {
             let shown = Shown {
-                digest: hex(&Sha256::digest(description)),
+                digest: hex::encode(Sha256::digest(description)),
                 identity: String::new(),
                 description: (*description).to_owned(),
                 input_schema: Map::new(),

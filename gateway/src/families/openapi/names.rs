@@ -1,7 +1,6 @@
 //! Names of operations, of the tools they become and of their groups, and the globs that pick among them.
 
 use std::collections::HashMap;
-use std::fmt::Write;
 
 use sha2::{Digest, Sha256};
 
@@ -122,12 +121,7 @@ fn shorten(name: String, most: usize) -> String {
 
 /// Eight hexadecimal digits.
 fn hash(text: &str) -> String {
-    let digest = Sha256::digest(text.as_bytes());
-    digest[..4].iter().fold(String::new(), |mut hash, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(hash, "{byte:02x}");
-        hash
-    })
+    hex::encode(&Sha256::digest(text)[..4])
 }
 
 /// Whether one of the globs matches the operation's name or its `METHOD /path`. `*` stands for any text, `?` for one

@@ -62,12 +62,8 @@ fn event(agent: &Agent, news: &ApprovalNews, reporter: &str, now: Timestamp) -> 
         ),
     };
     // Ids tell upper and lower case apart, names of objects do not.
-    let hex: String = news
-        .id
-        .bytes()
-        .take(32)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let id = news.id.as_bytes();
+    let hex = hex::encode(&id[..id.len().min(32)]);
     Event {
         metadata: ObjectMeta {
             name: Some(format!("{}.{hex}.{state}", agent.name_any())),
