@@ -318,7 +318,8 @@ pub struct PinningSpec {
     /// served. The first revision that is seen is trusted. Default: Quarantine.
     #[serde(default)]
     pub policy: PinningPolicy,
-    /// The revision that somebody has looked at, as `status.revision` names it: its tools are served.
+    /// The revision that somebody has looked at, as `status.revision` names it: its tools are served, and what an MCP
+    /// server says in their annotations counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     #[x_kube(validation = Rule::new("self.matches('^[0-9a-f]{16}$')").message("write a revision as the status names it: 16 hex digits"))]
