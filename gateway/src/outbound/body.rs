@@ -9,15 +9,18 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
+use tokio::task::yield_now;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::breaker::Pass;
+use super::admission::Admission;
 use super::error::OutboundError;
 use super::redact::{Redactor, Scrub};
 use super::slots::Slot;
 
 /// So much is made room for at once, whatever length an upstream announces.
 const FIRST_ROOM: usize = 64 << 10;
+/// So much is read in one go; then others have their turn.
+const SLICE: usize = 128 << 10;
 
 /// An upstream's body. It holds its place among the upstream's calls or streams until it is dropped.
 pub struct Body {
@@ -26,11 +29,13 @@ pub struct Body {
     limit: usize,
     /// What has come, of an event stream since its last whole event.
     counted: usize,
+    /// What has come since others had their turn.
+    in_slice: usize,
     kind: Kind,
     sleep: Pin<Box<Sleep>>,
     scrub: Option<Scrub>,
     is_over: bool,
-    pass: Option<Pass>,
+    admission: Option<Admission>,
     _slot: Slot,
 }
 
@@ -47,9 +52,8 @@ impl Body {
         rules: Rules,
         deadline: Instant,
         within: Duration,
-        pass: Option<Pass>,
     ) -> Self {
-        Self::new(incoming, rules, Kind::Whole { within }, deadline, pass)
+        Self::new(incoming, rules, Kind::Whole { within }, deadline)
     }
 
     pub(super) fn events(incoming: Incoming, rules: Rules, idle: Duration) -> Self {
@@ -57,20 +61,15 @@ impl Body {
             idle,
             ends_line: false,
         };
-        Self::new(incoming, rules, kind, Instant::now() + idle, None)
+        Self::new(incoming, rules, kind, Instant::now() + idle)
     }
 
-    fn new(
-        incoming: Incoming,
-        rules: Rules,
-        kind: Kind,
-        until: Instant,
-        pass: Option<Pass>,
-    ) -> Self {
+    fn new(incoming: Incoming, rules: Rules, kind: Kind, until: Instant) -> Self {
         let Rules {
             name,
             limit,
             redactor,
+            admission,
             slot,
         } = rules;
         Self {
@@ -78,11 +77,12 @@ impl Body {
             name,
             limit,
             counted: 0,
+            in_slice: 0,
             kind,
             sleep: Box::pin(sleep_until(until)),
             scrub: redactor.map(Scrub::new),
             is_over: false,
-            pass,
+            admission: Some(admission),
             _slot: slot,
         }
     }
@@ -113,6 +113,10 @@ impl Body {
 
     /// The next piece; none is empty.
     pub async fn next(&mut self) -> Option<Result<Bytes, OutboundError>> {
+        if self.in_slice >= SLICE {
+            self.in_slice = 0;
+            yield_now().await;
+        }
         let frame = self.frame().await?;
         Some(frame.map(|frame| frame.into_data().unwrap_or_default()))
     }
@@ -120,6 +124,7 @@ impl Body {
     /// Counts a piece.
     fn admit(&mut self, piece: &Bytes) -> Result<(), OutboundError> {
         self.counted = self.counted.saturating_add(piece.len());
+        self.in_slice += piece.len();
         if let Kind::Events { idle, ends_line } = &mut self.kind {
             self.sleep.as_mut().reset(Instant::now() + *idle);
             if let Some(after) = after_event(piece, *ends_line) {
@@ -172,10 +177,19 @@ impl Body {
 
     fn end(&mut self, failure: Option<&OutboundError>) {
         self.is_over = true;
-        match (self.pass.take(), failure) {
-            (Some(pass), Some(failure)) if failure.is_illness() => pass.fail(Instant::now()),
-            (Some(pass), _) => pass.succeed(Instant::now()),
+        match (self.admission.take(), failure) {
+            (Some(admission), Some(failure)) => admission.fail(failure, Instant::now()),
+            (Some(admission), None) => admission.succeed(Instant::now()),
             (None, _) => {}
+        }
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        // Nobody waits for the end of a stream; what came of it was as it should be.
+        if self.is_events() {
+            self.end(None);
         }
     }
 }
@@ -185,6 +199,7 @@ pub(super) struct Rules {
     pub(super) name: Arc<str>,
     pub(super) limit: usize,
     pub(super) redactor: Option<Arc<Redactor>>,
+    pub(super) admission: Admission,
     pub(super) slot: Slot,
 }
 

@@ -21,7 +21,7 @@ use crate::families::connect::{Site, failure, url};
 use crate::families::view::{self, Format, View};
 use crate::family::{Call, Family};
 use crate::gate::Permit;
-use crate::outbound::{OutboundError, Repeat, Reply, Upstream};
+use crate::outbound::{OperationName, OutboundError, Repeat, Reply, Upstream};
 use crate::tool::{Effect, Group, Origin, Output, Served, Tool, ToolError};
 use crate::usage::{self, Usage};
 
@@ -278,7 +278,8 @@ impl Family for Operations {
             );
             let mut sent = Request::builder()
                 .method(request.method)
-                .uri(target.as_str());
+                .uri(target.as_str())
+                .extension(OperationName(operation.name.as_str().into()));
             if let Some(headers) = sent.headers_mut() {
                 headers.extend(request.headers);
                 if let Some(content_type) = request.content_type {
@@ -358,11 +359,14 @@ impl Operations {
         call: &Call<'_>,
     ) {
         let answer = reply.as_ref().ok();
-        let cost = match answer {
-            Some(answer) if answer.status.is_success() => {
+        let cost = match reply {
+            Ok(answer) if answer.status.is_success() => {
                 operation.cost(arguments, records(operation, &answer.body))
             }
-            _ => 0,
+            // Whether it was done nobody knows, so it counts.
+            Ok(answer) if is_between(answer.status) => operation.cost(arguments, None),
+            Err(error) if error.may_be_done() => operation.cost(arguments, None),
+            Ok(_) | Err(_) => 0,
         };
         call.spent(cost);
         let cost = i64::try_from(cost).unwrap_or(i64::MAX);
@@ -385,6 +389,14 @@ impl Operations {
             response_bytes: answer.map_or(0, |answer| answer.body.len()),
         });
     }
+}
+
+/// Whether somebody between us and the service says that no answer came of it.
+fn is_between(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT
+    )
 }
 
 fn repeat(operation: &Operation) -> Repeat {
