@@ -6,6 +6,7 @@
     reason = "helpers of tests, too"
 )]
 
+mod corpus;
 mod harness;
 mod reader;
 mod samples;

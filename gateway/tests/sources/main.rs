@@ -3,10 +3,16 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 #![expect(clippy::print_stdout, reason = "figures are for people")]
 
+#[path = "../openapi/corpus.rs"]
+mod corpus;
 #[expect(dead_code, reason = "other tests use all of it")]
 #[path = "../outbound/dns.rs"]
 mod dns;
 mod harness;
+#[path = "../openapi/reader.rs"]
+mod reader;
+#[path = "../openapi/samples.rs"]
+mod samples;
 #[expect(dead_code, reason = "other tests use all of it")]
 #[path = "../outbound/server.rs"]
 mod server;
@@ -18,4 +24,5 @@ mod chaos;
 mod credentials;
 mod openapi;
 mod pinning;
+mod recorded;
 mod ssrf;
