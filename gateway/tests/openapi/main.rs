@@ -8,6 +8,7 @@
 
 mod corpus;
 mod harness;
+mod large;
 mod reader;
 mod samples;
 

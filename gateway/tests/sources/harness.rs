@@ -233,12 +233,17 @@ impl Gateway {
         self.write("all.yaml", manifests);
     }
 
-    /// Resident memory of the program, in bytes.
-    pub(crate) fn memory(&self) -> u64 {
+    /// Id of the program's process.
+    pub(crate) fn process(&self) -> String {
         let Running::Program { child, .. } = &self.running else {
             panic!("it is no program");
         };
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.0.id())).unwrap();
+        child.0.id().to_string()
+    }
+
+    /// Resident memory of the program, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
         let kib: u64 = line
             .unwrap()

@@ -9,6 +9,8 @@ mod corpus;
 #[path = "../outbound/dns.rs"]
 mod dns;
 mod harness;
+#[path = "../openapi/large.rs"]
+mod large;
 #[path = "../openapi/reader.rs"]
 mod reader;
 #[path = "../openapi/samples.rs"]
@@ -20,6 +22,7 @@ mod upstreams;
 #[path = "../outbound/urls.rs"]
 mod urls;
 
+mod big;
 mod chaos;
 mod credentials;
 mod openapi;
