@@ -379,6 +379,38 @@ async fn what_calls_cost_is_bounded_and_what_was_not_spent_is_there_again() {
     assert_eq!(asked(&service.calls()[0]), "POST /lookup?budget=50");
 }
 
+/// R-C-203, R-C-204: of an answer that is long too.
+#[tokio::test]
+async fn a_long_answer_is_shown_as_it_was_asked_for() {
+    let rows: Vec<Value> = (0..8_000)
+        .map(|id| json!({"id": id, "name": format!("customer {id}"), "note": "x".repeat(40)}))
+        .collect();
+    let rows = json!(rows);
+    let described = document(json!({"/customers": {"get": operation("list")}}));
+    let service = Service::start_with(described, move |seen| {
+        (asked(seen) == "GET /customers").then(|| json_of("200 OK", &rows))
+    });
+    let service = service.await;
+    let gateway = Gateway::open(&[
+        workspace(),
+        source("crm", json!({"openapi": service.spec()})),
+        agent("groups", json!({"tools": ["crm/*"]})),
+        grant("all", &["crm/*"], json!({})),
+    ])
+    .await;
+    gateway.until("crm", |known| known["served"] == 1).await;
+    let list = async |more: Value| {
+        let mut arguments = json!({"action": "list", "response_fields": ["id"]});
+        arguments["response_limit"] = more;
+        gateway.call("groups", "crm_read", arguments).await
+    };
+    let said = list(json!(2)).await;
+    assert!(said.text().contains("7998 more rows"), "{said:?}");
+    let said = list(json!(8_000)).await;
+    let last = said.text().lines().last().unwrap();
+    assert!(last.contains("7999"), "{last}");
+}
+
 /// R-C-199: what may have been done counts, what surely was not does not.
 #[tokio::test]
 async fn a_call_whose_outcome_nobody_knows_is_paid_for() {

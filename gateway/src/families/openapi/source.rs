@@ -15,7 +15,7 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use url::Url;
 
-use super::{MAX_BYTES, Operation, Settings, group_name, join, read};
+use super::{MAX_BYTES, Operation, Settings, answer, group_name, join, read};
 use crate::connector::{Connector, Failure, Offered, OfferedTool, served_name, visible};
 use crate::families::connect::{Site, failure, url};
 use crate::families::view::{self, Format, View};
@@ -24,11 +24,6 @@ use crate::gate::Permit;
 use crate::outbound::{OperationName, OutboundError, Repeat, Reply, Upstream};
 use crate::tool::{Effect, Group, Origin, Output, Served, Tool, ToolError};
 use crate::usage::{self, Usage};
-
-/// Bytes of an answer that an agent reads at most; common clients break above that.
-const LONGEST: usize = 1 << 20;
-/// Characters of an error's body that an agent reads.
-const OF_ERROR: usize = 2_000;
 
 /// The connector of an OpenAPI document.
 pub(in crate::families) fn connect(site: Site) -> Result<Arc<dyn Connector>, Failure> {
@@ -300,7 +295,7 @@ impl Family for Operations {
                 &reply,
                 &call,
             );
-            answered(reply.map_err(unanswered)?, &view)
+            answer::show(reply, view).await
         })
     }
 }
@@ -416,40 +411,4 @@ fn records(operation: &Operation, body: &[u8]) -> Option<u64> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let count = answer.pointer(pointer)?.as_array()?.len();
     u64::try_from(count).ok()
-}
-
-fn answered(reply: Reply, view: &View) -> Result<Output, ToolError> {
-    let content_type = reply.headers.get(header::CONTENT_TYPE);
-    let content_type = content_type
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    let status = reply.status;
-    if status.is_success() {
-        if reply.body.is_empty() {
-            return Ok(Output::Text(format!("done: {status}, without a body")));
-        }
-        return view::render(view, content_type, &reply.body, LONGEST);
-    }
-    let said = String::from_utf8_lossy(&reply.body);
-    let said: String = visible(said.trim()).chars().take(OF_ERROR).collect();
-    let message = match said.as_str() {
-        "" => format!("the service answered {status}"),
-        said => format!("the service answered {status}: {said}"),
-    };
-    Err(match status {
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
-            ToolError::unavailable(message)
-        }
-        status if status.is_client_error() => ToolError::refused(message),
-        _ => ToolError::unavailable(message),
-    })
-}
-
-fn unanswered(error: OutboundError) -> ToolError {
-    match error {
-        OutboundError::Blocked(_) | OutboundError::Credential(_) => {
-            ToolError::refused(error.to_string())
-        }
-        _ => ToolError::unavailable(error.to_string()),
-    }
 }
