@@ -10,17 +10,21 @@ use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use tokio::task::yield_now;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
 use super::admission::Admission;
 use super::error::OutboundError;
 use super::redact::{Redactor, Scrub};
 use super::slots::Slot;
 
-/// So much is made room for at once, whatever length an upstream announces.
-const FIRST_ROOM: usize = 64 << 10;
 /// So much is read in one go; then others have their turn.
 const SLICE: usize = 128 << 10;
+/// What is longer is read with pauses, so that a flood gets a small part of a core.
+const AT_FULL_SPEED: usize = 1 << 20;
+const PAUSE: Duration = Duration::from_millis(1);
+/// Pieces of fewer bytes are put together as they come, into ones of `BLOCK` bytes.
+const SMALL: usize = 4 << 10;
+const BLOCK: usize = 64 << 10;
 
 /// An upstream's body. It holds its place among the upstream's calls or streams until it is dropped.
 pub struct Body {
@@ -94,28 +98,22 @@ impl Body {
 
     /// All of it.
     pub async fn whole_bytes(mut self) -> Result<Bytes, OutboundError> {
-        let Some(first) = self.next().await else {
-            return Ok(Bytes::new());
-        };
-        let first = first?;
-        let Some(second) = self.next().await else {
-            return Ok(first);
-        };
-        let announced = usize::try_from(self.incoming.size_hint().lower()).unwrap_or(FIRST_ROOM);
-        let mut whole = BytesMut::with_capacity(first.len() + announced.min(FIRST_ROOM));
-        whole.extend_from_slice(&first);
-        whole.extend_from_slice(&second?);
+        let mut pieces = Pieces::default();
         while let Some(piece) = self.next().await {
-            whole.extend_from_slice(&piece?);
+            pieces.push(piece?);
         }
-        Ok(whole.freeze())
+        Ok(pieces.join())
     }
 
     /// The next piece; none is empty.
     pub async fn next(&mut self) -> Option<Result<Bytes, OutboundError>> {
         if self.in_slice >= SLICE {
             self.in_slice = 0;
-            yield_now().await;
+            if self.counted > AT_FULL_SPEED {
+                sleep(PAUSE).await;
+            } else {
+                yield_now().await;
+            }
         }
         let frame = self.frame().await?;
         Some(frame.map(|frame| frame.into_data().unwrap_or_default()))
@@ -194,6 +192,44 @@ impl Drop for Body {
     }
 }
 
+/// A body as it comes: long ones are copied once, when all is there, and those that turn out to be too long never.
+#[derive(Default)]
+struct Pieces {
+    pieces: Vec<Bytes>,
+    small: BytesMut,
+}
+
+impl Pieces {
+    fn push(&mut self, piece: Bytes) {
+        if piece.len() >= SMALL {
+            self.end_block();
+            self.pieces.push(piece);
+        } else if self.small.is_empty() && self.pieces.is_empty() {
+            // Most answers are one small piece.
+            self.pieces.push(piece);
+        } else {
+            self.small.extend_from_slice(&piece);
+            if self.small.len() >= BLOCK {
+                self.end_block();
+            }
+        }
+    }
+
+    fn end_block(&mut self) {
+        if !self.small.is_empty() {
+            self.pieces.push(self.small.split().freeze());
+        }
+    }
+
+    fn join(mut self) -> Bytes {
+        self.end_block();
+        if self.pieces.len() > 1 {
+            return self.pieces.concat().into();
+        }
+        self.pieces.pop().unwrap_or_default()
+    }
+}
+
 /// What a body has to keep to.
 pub(super) struct Rules {
     pub(super) name: Arc<str>,
@@ -253,4 +289,31 @@ fn after_event(piece: &[u8], ends_line: bool) -> Option<usize> {
         .filter_map(blank)
         .min()
         .or_else(|| begins.then_some(piece.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_all_sizes_become_the_whole() {
+        for sizes in [
+            vec![],
+            vec![7],
+            vec![7, 1],
+            vec![SMALL, 1, 1],
+            vec![1; BLOCK + 9],
+            vec![1, SMALL, 2, 3, BLOCK, 5],
+        ] {
+            let (mut pieces, mut whole) = (Pieces::default(), Vec::new());
+            for (at, size) in sizes.iter().enumerate() {
+                let piece = vec![u8::try_from(at % 251).unwrap(); *size];
+                whole.extend_from_slice(&piece);
+                pieces.push(piece.into());
+            }
+            let many = pieces.pieces.len();
+            assert!(many <= 2 + whole.len() / SMALL, "{many}");
+            assert!(pieces.join() == whole, "{} pieces", sizes.len());
+        }
+    }
 }
