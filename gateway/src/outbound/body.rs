@@ -9,15 +9,22 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::task::yield_now;
+use tokio::time::{Instant, Sleep, sleep, sleep_until};
 
-use super::breaker::Pass;
+use super::admission::Admission;
 use super::error::OutboundError;
 use super::redact::{Redactor, Scrub};
 use super::slots::Slot;
 
-/// So much is made room for at once, whatever length an upstream announces.
-const FIRST_ROOM: usize = 64 << 10;
+/// So much is read in one go; then others have their turn.
+const SLICE: usize = 128 << 10;
+/// What is longer is read with pauses, so that a flood gets a small part of a core.
+const AT_FULL_SPEED: usize = 1 << 20;
+const PAUSE: Duration = Duration::from_millis(1);
+/// Pieces of fewer bytes are put together as they come, into ones of `BLOCK` bytes.
+const SMALL: usize = 4 << 10;
+const BLOCK: usize = 64 << 10;
 
 /// An upstream's body. It holds its place among the upstream's calls or streams until it is dropped.
 pub struct Body {
@@ -26,11 +33,13 @@ pub struct Body {
     limit: usize,
     /// What has come, of an event stream since its last whole event.
     counted: usize,
+    /// What has come since others had their turn.
+    in_slice: usize,
     kind: Kind,
     sleep: Pin<Box<Sleep>>,
     scrub: Option<Scrub>,
     is_over: bool,
-    pass: Option<Pass>,
+    admission: Option<Admission>,
     _slot: Slot,
 }
 
@@ -47,9 +56,8 @@ impl Body {
         rules: Rules,
         deadline: Instant,
         within: Duration,
-        pass: Option<Pass>,
     ) -> Self {
-        Self::new(incoming, rules, Kind::Whole { within }, deadline, pass)
+        Self::new(incoming, rules, Kind::Whole { within }, deadline)
     }
 
     pub(super) fn events(incoming: Incoming, rules: Rules, idle: Duration) -> Self {
@@ -57,20 +65,15 @@ impl Body {
             idle,
             ends_line: false,
         };
-        Self::new(incoming, rules, kind, Instant::now() + idle, None)
+        Self::new(incoming, rules, kind, Instant::now() + idle)
     }
 
-    fn new(
-        incoming: Incoming,
-        rules: Rules,
-        kind: Kind,
-        until: Instant,
-        pass: Option<Pass>,
-    ) -> Self {
+    fn new(incoming: Incoming, rules: Rules, kind: Kind, until: Instant) -> Self {
         let Rules {
             name,
             limit,
             redactor,
+            admission,
             slot,
         } = rules;
         Self {
@@ -78,11 +81,12 @@ impl Body {
             name,
             limit,
             counted: 0,
+            in_slice: 0,
             kind,
             sleep: Box::pin(sleep_until(until)),
             scrub: redactor.map(Scrub::new),
             is_over: false,
-            pass,
+            admission: Some(admission),
             _slot: slot,
         }
     }
@@ -94,25 +98,23 @@ impl Body {
 
     /// All of it.
     pub async fn whole_bytes(mut self) -> Result<Bytes, OutboundError> {
-        let Some(first) = self.next().await else {
-            return Ok(Bytes::new());
-        };
-        let first = first?;
-        let Some(second) = self.next().await else {
-            return Ok(first);
-        };
-        let announced = usize::try_from(self.incoming.size_hint().lower()).unwrap_or(FIRST_ROOM);
-        let mut whole = BytesMut::with_capacity(first.len() + announced.min(FIRST_ROOM));
-        whole.extend_from_slice(&first);
-        whole.extend_from_slice(&second?);
+        let mut pieces = Pieces::default();
         while let Some(piece) = self.next().await {
-            whole.extend_from_slice(&piece?);
+            pieces.push(piece?);
         }
-        Ok(whole.freeze())
+        Ok(pieces.join())
     }
 
     /// The next piece; none is empty.
     pub async fn next(&mut self) -> Option<Result<Bytes, OutboundError>> {
+        if self.in_slice >= SLICE {
+            self.in_slice = 0;
+            if self.counted > AT_FULL_SPEED {
+                sleep(PAUSE).await;
+            } else {
+                yield_now().await;
+            }
+        }
         let frame = self.frame().await?;
         Some(frame.map(|frame| frame.into_data().unwrap_or_default()))
     }
@@ -120,6 +122,7 @@ impl Body {
     /// Counts a piece.
     fn admit(&mut self, piece: &Bytes) -> Result<(), OutboundError> {
         self.counted = self.counted.saturating_add(piece.len());
+        self.in_slice += piece.len();
         if let Kind::Events { idle, ends_line } = &mut self.kind {
             self.sleep.as_mut().reset(Instant::now() + *idle);
             if let Some(after) = after_event(piece, *ends_line) {
@@ -172,11 +175,58 @@ impl Body {
 
     fn end(&mut self, failure: Option<&OutboundError>) {
         self.is_over = true;
-        match (self.pass.take(), failure) {
-            (Some(pass), Some(failure)) if failure.is_illness() => pass.fail(Instant::now()),
-            (Some(pass), _) => pass.succeed(Instant::now()),
+        match (self.admission.take(), failure) {
+            (Some(admission), Some(failure)) => admission.fail(failure, Instant::now()),
+            (Some(admission), None) => admission.succeed(Instant::now()),
             (None, _) => {}
         }
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        // Nobody waits for the end of a stream; what came of it was as it should be.
+        if self.is_events() {
+            self.end(None);
+        }
+    }
+}
+
+/// A body as it comes: long ones are copied once, when all is there, and those that turn out to be too long never.
+#[derive(Default)]
+struct Pieces {
+    pieces: Vec<Bytes>,
+    small: BytesMut,
+}
+
+impl Pieces {
+    fn push(&mut self, piece: Bytes) {
+        if piece.len() >= SMALL {
+            self.end_block();
+            self.pieces.push(piece);
+        } else if self.small.is_empty() && self.pieces.is_empty() {
+            // Most answers are one small piece.
+            self.pieces.push(piece);
+        } else {
+            self.small.extend_from_slice(&piece);
+            if self.small.len() >= BLOCK {
+                self.end_block();
+            }
+        }
+    }
+
+    fn end_block(&mut self) {
+        if !self.small.is_empty() {
+            self.pieces.push(self.small.split().freeze());
+        }
+    }
+
+    fn join(mut self) -> Bytes {
+        self.end_block();
+        if self.pieces.len() > 1 {
+            return self.pieces.concat().into();
+        }
+        self.pieces.pop().unwrap_or_default()
     }
 }
 
@@ -185,6 +235,7 @@ pub(super) struct Rules {
     pub(super) name: Arc<str>,
     pub(super) limit: usize,
     pub(super) redactor: Option<Arc<Redactor>>,
+    pub(super) admission: Admission,
     pub(super) slot: Slot,
 }
 
@@ -238,4 +289,31 @@ fn after_event(piece: &[u8], ends_line: bool) -> Option<usize> {
         .filter_map(blank)
         .min()
         .or_else(|| begins.then_some(piece.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_all_sizes_become_the_whole() {
+        for sizes in [
+            vec![],
+            vec![7],
+            vec![7, 1],
+            vec![SMALL, 1, 1],
+            vec![1; BLOCK + 9],
+            vec![1, SMALL, 2, 3, BLOCK, 5],
+        ] {
+            let (mut pieces, mut whole) = (Pieces::default(), Vec::new());
+            for (at, size) in sizes.iter().enumerate() {
+                let piece = vec![u8::try_from(at % 251).unwrap(); *size];
+                whole.extend_from_slice(&piece);
+                pieces.push(piece.into());
+            }
+            let many = pieces.pieces.len();
+            assert!(many <= 2 + whole.len() / SMALL, "{many}");
+            assert!(pieces.join() == whole, "{} pieces", sizes.len());
+        }
+    }
 }

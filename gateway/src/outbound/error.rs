@@ -55,6 +55,11 @@ pub enum OutboundError {
     Busy { name: String },
     #[error("{name} has failed several times, so it is left alone for {}", Seconds(*retry_after))]
     Open { name: String, retry_after: Duration },
+    #[error(
+        "the answers of this operation of {name} were too large several times, so it is left alone for {}: ask for less at once",
+        Seconds(*retry_after)
+    )]
+    Excessive { name: String, retry_after: Duration },
     #[error("{name} answered {status}, a redirect, and redirects are not followed")]
     Redirected { name: String, status: StatusCode },
     #[error("{name} sent a compressed answer, although it was asked not to")]
@@ -77,7 +82,7 @@ impl OutboundError {
             Self::Broken { .. } => "broken",
             Self::TooLarge { .. } | Self::HeaderTooLarge { .. } => "too_large",
             Self::Busy { .. } => "busy",
-            Self::Open { .. } => "open",
+            Self::Open { .. } | Self::Excessive { .. } => "open",
             Self::Redirected { .. } => "redirected",
             Self::Encoded { .. } => "encoded",
             Self::Credential(_) => "credential",
@@ -85,23 +90,45 @@ impl OutboundError {
         }
     }
 
-    /// Whether it says that the upstream is ill, rather than that this call was wrong.
-    pub(super) fn is_illness(&self) -> bool {
+    /// Whom it speaks against.
+    pub(super) fn blame(&self) -> Blame {
         match self {
             Self::Unresolvable { .. }
             | Self::Unreachable { .. }
             | Self::Tls { .. }
             | Self::TimedOut { .. }
             | Self::Silent { .. }
-            | Self::Broken { .. } => true,
+            | Self::Broken { .. } => Blame::Upstream,
+            Self::TooLarge { .. } | Self::HeaderTooLarge { .. } => Blame::Operation,
+            Self::Redirected { .. } | Self::Encoded { .. } => Blame::Answer,
             Self::Blocked(_)
             | Self::CaBundle
-            | Self::TooLarge { .. }
-            | Self::HeaderTooLarge { .. }
             | Self::Busy { .. }
             | Self::Open { .. }
+            | Self::Excessive { .. }
+            | Self::Credential(_)
+            | Self::Request(_) => Blame::Nobody,
+        }
+    }
+
+    /// Whether the upstream may have done what it was asked to.
+    pub fn may_be_done(&self) -> bool {
+        match self {
+            Self::TimedOut { .. }
+            | Self::Silent { .. }
+            | Self::Broken { .. }
+            | Self::TooLarge { .. }
+            | Self::HeaderTooLarge { .. }
+            | Self::Encoded { .. } => true,
+            Self::Blocked(_)
+            | Self::Unresolvable { .. }
+            | Self::Unreachable { .. }
+            | Self::Tls { .. }
+            | Self::CaBundle
+            | Self::Busy { .. }
+            | Self::Open { .. }
+            | Self::Excessive { .. }
             | Self::Redirected { .. }
-            | Self::Encoded { .. }
             | Self::Credential(_)
             | Self::Request(_) => false,
         }
@@ -114,6 +141,19 @@ impl OutboundError {
             Self::Unresolvable { .. } | Self::Unreachable { .. } | Self::Broken { .. }
         )
     }
+}
+
+/// What a failure says of whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blame {
+    /// It is ill.
+    Upstream,
+    /// The upstream is well, and this operation of it answers more than may be.
+    Operation,
+    /// The upstream is well; this answer cannot be used.
+    Answer,
+    /// Nothing was sent.
+    Nobody,
 }
 
 /// A duration in seconds, with one digit where it is short.

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows what a tool is. Nothing follows a redirect, asks a proxy, or reads the environment.
 
+mod admission;
 mod body;
 mod breaker;
 mod client;
@@ -19,6 +20,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
+pub use self::admission::OperationName;
 pub use self::body::Body;
 pub use self::breaker::Health;
 pub use self::credential::{

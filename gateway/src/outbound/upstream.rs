@@ -12,8 +12,9 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, sleep, timeout_at};
 use url::Url;
 
+use super::admission::{Admission, Admissions, OperationName, Refused};
 use super::body::{Body, Rules};
-use super::breaker::{Breaker, Health, Pass};
+use super::breaker::Health;
 use super::client::Client;
 use super::credential::{Attached, Credential};
 use super::error::OutboundError;
@@ -82,7 +83,7 @@ pub struct Upstream {
     client: Client,
     calls: Slots,
     streams: Slots,
-    breaker: Breaker,
+    admissions: Admissions,
     credential: Option<Arc<dyn Credential>>,
     timeout: Duration,
     idle: Duration,
@@ -92,7 +93,7 @@ pub struct Upstream {
 /// An answer's head that has passed all checks.
 struct Head {
     response: Response<Incoming>,
-    pass: Pass,
+    admission: Admission,
     redactor: Option<Arc<Redactor>>,
 }
 
@@ -120,7 +121,7 @@ impl Upstream {
             client,
             calls: Slots::new(concurrency, concurrency),
             streams: Slots::new(concurrency, 0),
-            breaker: Breaker::new(first_pause, Instant::now()),
+            admissions: Admissions::new(first_pause, Instant::now()),
             credential,
             timeout,
             idle,
@@ -150,9 +151,13 @@ impl Upstream {
             Repeat::Idempotent => REPEATS,
         };
         let mut pause = FIRST_PAUSE;
+        // Of an attempt that may have done what it was to do, whatever becomes of the next one.
+        let mut earlier: Option<OutboundError> = None;
         loop {
-            let slot = self.enter(deadline).await?;
-            let answer = self.once(&call, deadline, slot).await;
+            let answer = match self.enter(deadline).await {
+                Ok(slot) => self.once(&call, deadline, slot).await,
+                Err(busy) => Err(busy),
+            };
             let asked = match &answer {
                 Ok(response) => asked_pause(response, pause),
                 Err(error) => error.may_pass().then_some(pause),
@@ -160,6 +165,10 @@ impl Upstream {
             match asked.map(jittered) {
                 Some(wait) if repeats > 0 && Instant::now() + wait < deadline => sleep(wait).await,
                 _ => {
+                    let answer = answer.map_err(|error| match earlier {
+                        Some(earlier) if !error.may_be_done() => earlier,
+                        _ => error,
+                    });
                     let (parts, body) = answer?.into_parts();
                     return Ok(Reply {
                         status: parts.status,
@@ -169,6 +178,7 @@ impl Upstream {
                     });
                 }
             }
+            earlier = answer.err().filter(OutboundError::may_be_done).or(earlier);
             repeats -= 1;
             pause *= 3;
         }
@@ -180,19 +190,15 @@ impl Upstream {
         let deadline = Instant::now() + self.timeout;
         let call = self.origin.prepare(request)?;
         let slot = self.enter(deadline).await?;
-        let head = self.head(&call, deadline).await?;
+        let mut head = self.head(&call, deadline).await?;
         if !is_events(head.response.headers()) {
             return Ok(self.whole(head, deadline, slot));
         }
         drop(slot);
-        let Head {
-            response,
-            pass,
-            redactor,
-        } = head;
-        settle(pass, response.status());
+        let status = head.response.status();
+        head.admission.answered(status, Instant::now());
         let slot = self.streams.try_enter().ok_or_else(|| self.busy())?;
-        let rules = self.rules(redactor, slot);
+        let (response, rules) = self.rules(head, slot);
         Ok(response.map(|incoming| Body::events(incoming, rules, self.idle)))
     }
 
@@ -202,7 +208,7 @@ impl Upstream {
             running: self.calls.taken(),
             waiting: self.calls.waiting(),
             streams: self.streams.taken(),
-            health: self.breaker.health(Instant::now()),
+            health: self.admissions.health(Instant::now()),
         }
     }
 
@@ -224,29 +230,45 @@ impl Upstream {
         Ok(Response::from_parts(parts, body.whole_bytes().await?))
     }
 
-    fn whole(&self, head: Head, deadline: Instant, slot: Slot) -> Response<Body> {
-        let Head {
-            response,
-            pass,
-            redactor,
-        } = head;
-        let pass = if response.status().is_server_error() {
-            pass.fail(Instant::now());
-            None
-        } else {
-            Some(pass)
-        };
-        let rules = self.rules(redactor, slot);
-        response.map(|incoming| Body::whole(incoming, rules, deadline, self.timeout, pass))
+    fn whole(&self, mut head: Head, deadline: Instant, slot: Slot) -> Response<Body> {
+        let status = head.response.status();
+        if status.is_server_error() {
+            head.admission.answered(status, Instant::now());
+        }
+        let (response, rules) = self.rules(head, slot);
+        response.map(|incoming| Body::whole(incoming, rules, deadline, self.timeout))
     }
 
-    fn rules(&self, redactor: Option<Arc<Redactor>>, slot: Slot) -> Rules {
-        Rules {
+    fn rules(&self, head: Head, slot: Slot) -> (Response<Incoming>, Rules) {
+        let Head {
+            response,
+            admission,
+            redactor,
+        } = head;
+        let rules = Rules {
             name: self.name.clone(),
             limit: self.limit,
             redactor,
+            admission,
             slot,
-        }
+        };
+        (response, rules)
+    }
+
+    fn admit(&self, call: &Call) -> Result<Admission, OutboundError> {
+        let name = || self.name.to_string();
+        let operation = call.parts.extensions.get::<OperationName>().cloned();
+        let admitted = self.admissions.admit(operation, Instant::now());
+        admitted.map_err(|refused| match refused {
+            Refused::Upstream(retry_after) => OutboundError::Open {
+                name: name(),
+                retry_after,
+            },
+            Refused::Operation(retry_after) => OutboundError::Excessive {
+                name: name(),
+                retry_after,
+            },
+        })
     }
 
     /// Sends the request, once more if the credential was refused and there is another one now.
@@ -254,20 +276,12 @@ impl Upstream {
         let mut may_renew = true;
         loop {
             let (request, attached) = self.with_credential(call, deadline).await?;
-            let pass =
-                self.breaker
-                    .admit(Instant::now())
-                    .map_err(|retry_after| OutboundError::Open {
-                        name: self.name.to_string(),
-                        retry_after,
-                    })?;
+            let mut admission = self.admit(call)?;
             let sent = timeout_at(deadline, self.client.send(&self.name, request)).await;
             let mut response = match sent.unwrap_or_else(|_| Err(self.timed_out())) {
                 Ok(response) => response,
                 Err(error) => {
-                    if error.is_illness() {
-                        pass.fail(Instant::now());
-                    }
+                    admission.fail(&error, Instant::now());
                     return Err(error);
                 }
             };
@@ -277,12 +291,15 @@ impl Upstream {
                 may_renew = false;
                 let renewed = timeout_at(deadline, credential.refused(attached)).await;
                 if renewed.unwrap_or(false) {
-                    pass.succeed(Instant::now());
+                    admission.succeed(Instant::now());
                     continue;
                 }
             }
             if let Err(error) = self.check(&response) {
-                settle(pass, response.status());
+                if response.status().is_server_error() {
+                    admission.answered(response.status(), Instant::now());
+                }
+                admission.fail(&error, Instant::now());
                 return Err(error);
             }
             let redactor = attached.map(|attached| attached.redactor);
@@ -291,7 +308,7 @@ impl Upstream {
             }
             return Ok(Head {
                 response,
-                pass,
+                admission,
                 redactor,
             });
         }
@@ -348,14 +365,6 @@ impl Upstream {
             name: self.name.to_string(),
             after: self.timeout,
         }
-    }
-}
-
-fn settle(pass: Pass, status: StatusCode) {
-    if status.is_server_error() {
-        pass.fail(Instant::now());
-    } else {
-        pass.succeed(Instant::now());
     }
 }
 

@@ -13,8 +13,8 @@ use tracing::{info, warn};
 
 use super::board::State;
 use super::offers::Place;
-use super::pins::{self, Change, Kind, Tools};
-use super::store::{self, Approved};
+use super::pins::{self, Change, Kind};
+use super::store::{self, Approved, Revision};
 use super::{Maker, Parts, clean};
 use crate::catalog::{Offer, Taken};
 use crate::connector::{Connector, Failure, Offered, OfferedTool};
@@ -57,6 +57,7 @@ impl Followed {
         self.restore(&connector).await;
         let mut served = None;
         let mut pause = FIRST_PAUSE;
+        let mut calm = FIRST_PAUSE;
         loop {
             let every = self.source.spec.refresh_every();
             let next = match self.ask(&connector, &mut served).await {
@@ -73,9 +74,13 @@ impl Followed {
             };
             let asked = Instant::now();
             tokio::select! {
-                () = tokio::time::sleep(jittered(next)) => {}
-                // A source that tells of changes without end is not asked without end.
-                () = connector.changed() => tokio::time::sleep_until(asked + FIRST_PAUSE).await,
+                () = tokio::time::sleep(jittered(next)) => calm = FIRST_PAUSE,
+                // A source that tells of changes without end is asked ever more rarely.
+                () = connector.changed() => {
+                    let is_again = asked.elapsed() < calm * 2;
+                    calm = if is_again { (calm * 2).min(every) } else { FIRST_PAUSE };
+                    tokio::time::sleep_until(asked + calm).await;
+                }
             }
         }
     }
@@ -91,7 +96,7 @@ impl Followed {
                 return;
             }
         };
-        let (offered, hidden) = match read(connector, &known.answer).await {
+        let read = match self.read(connector, &known.answer).await {
             Ok(read) => read,
             Err(failure) => return self.withdraw_if_forbidden(&failure),
         };
@@ -99,8 +104,7 @@ impl Followed {
             return;
         };
         let answered_at = Timestamp::from_millisecond(known.answered_at).ok();
-        let tools = pins::shown(&offered.tools);
-        self.serve(offered, hidden, &tools, approved, answered_at);
+        self.serve(read, approved, answered_at);
     }
 
     /// Asks once, and serves what comes of it.
@@ -124,16 +128,13 @@ impl Followed {
             self.answered_again().await;
             return Ok(());
         }
-        let (offered, hidden) = read(connector, &answer).await?;
-        let tools = pins::shown(&offered.tools);
-        let revision = pins::revision(&tools);
+        let read = self.read(connector, &answer).await?;
         let approve = self.source.spec.pinning().approved_revision;
         let kept = store::keep(
             &self.parts.store,
             &self.source.uid,
             answer.clone(),
-            &revision,
-            &tools,
+            &read.revision,
             approve,
         );
         let approved = kept.await.map_err(|error| {
@@ -145,12 +146,12 @@ impl Followed {
         })?;
         info!(
             source = self.id,
-            revision,
-            tools = tools.len(),
+            revision = read.revision.name,
+            tools = read.revision.tools.len(),
             "asked what it offers"
         );
         let now = self.parts.store.clock().now();
-        let taken = self.serve(offered, hidden, &tools, approved, Some(now));
+        let taken = self.serve(read, approved, Some(now));
         *served = Some(Served { answer, taken });
         Ok(())
     }
@@ -169,21 +170,40 @@ impl Followed {
         self.parts.metrics.source_answered(&self.id, now);
     }
 
-    /// Serves what is offered and approved, and says so. `tools` is what people see of what is offered. Gives back which
-    /// names were taken.
-    fn serve(
-        &self,
-        offered: Offered,
-        hidden: Vec<NotedTool>,
-        tools: &Tools,
-        approved: Approved,
-        answered_at: Option<Timestamp>,
-    ) -> Vec<Taken> {
+    /// What an answer offers, tidied up. A long one takes a while, and not all are read at once.
+    async fn read(&self, connector: &Arc<dyn Connector>, answer: &Bytes) -> Result<Read, Failure> {
+        let turn = self.parts.readers.clone().acquire_owned().await;
+        let (connector, answer) = (connector.clone(), answer.clone());
+        let read = tokio::task::spawn_blocking(move || {
+            let _turn = turn;
+            let (offered, hidden) = tidy(connector.read(&answer)?);
+            let tools = Arc::new(pins::shown(&offered.tools));
+            Ok(Read {
+                offered,
+                hidden,
+                revision: Revision::of(tools),
+            })
+        });
+        read.await.unwrap_or_else(|_| {
+            Err(Failure::new(
+                reason::DOCUMENT_INVALID,
+                "what the source offers could not be read",
+            ))
+        })
+    }
+
+    /// Serves what is offered and approved, and says so. Gives back which names were taken.
+    fn serve(&self, read: Read, approved: Approved, answered_at: Option<Timestamp>) -> Vec<Taken> {
+        let Read {
+            offered,
+            hidden,
+            revision,
+        } = read;
         let spec = &self.source.spec;
         let changes: Vec<Change> = match spec.pinning().policy {
             PinningPolicy::Off => Vec::new(),
             PinningPolicy::Warn | PinningPolicy::Quarantine => {
-                pins::changes(&approved.tools, tools)
+                pins::changes(&approved.tools, &revision.tools)
             }
         };
         let withheld = pins::withheld(&changes, spec.pinning().policy);
@@ -245,7 +265,7 @@ impl Followed {
             .update(&self.source.uid, |state: &mut State| {
                 state.id.clone_from(&self.id);
                 state.report.generation = self.source.generation;
-                state.report.revision = Some(pins::revision(tools));
+                state.report.revision = Some(revision.name);
                 state.report.tools = report;
                 state.report.changed = changed;
                 state.report.failure = None;
@@ -299,19 +319,12 @@ struct Served {
     taken: Vec<Taken>,
 }
 
-/// What an answer offers, tidied up. A long document takes a while.
-async fn read(
-    connector: &Arc<dyn Connector>,
-    answer: &Bytes,
-) -> Result<(Offered, Vec<NotedTool>), Failure> {
-    let (connector, answer) = (connector.clone(), answer.clone());
-    let read = tokio::task::spawn_blocking(move || connector.read(&answer).map(tidy));
-    read.await.unwrap_or_else(|_| {
-        Err(Failure::new(
-            reason::DOCUMENT_INVALID,
-            "what the source offers could not be read",
-        ))
-    })
+/// What an answer means.
+struct Read {
+    offered: Offered,
+    /// Tools that held characters which nobody sees.
+    hidden: Vec<NotedTool>,
+    revision: Revision,
 }
 
 /// What is offered without hidden characters, and no more than there is room for; with what there is to say of that.

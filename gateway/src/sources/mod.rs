@@ -9,11 +9,13 @@ pub mod pins;
 mod store;
 
 use std::collections::HashMap;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
@@ -43,6 +45,8 @@ struct Parts {
     offers: Offers,
     board: Arc<Board>,
     metrics: Arc<Metrics>,
+    /// Who may read an answer now: a long one takes a core for seconds, and calls need them too.
+    readers: Arc<Semaphore>,
 }
 
 /// Follows the sources that agents may be granted.
@@ -75,11 +79,13 @@ impl Sources {
         metrics: Arc<Metrics>,
         make: Maker,
     ) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         let parts = Parts {
             store,
             offers: Offers::new(catalogs),
             board,
             metrics,
+            readers: Arc::new(Semaphore::new((cores / 2).max(1))),
         };
         Self {
             directory,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chandlery_crds::PinningPolicy;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use crate::connector::OfferedTool;
@@ -30,20 +30,21 @@ impl Shown {
         let tool = &offered.tool;
         let origin = tool.origin.as_ref();
         let output_schema = origin.and_then(|origin| origin.output_schema.clone());
-        let all = json!([
+        // A grouped list shows it.
+        let group = tool.group.as_ref();
+        let group = group.map(|group| (&group.name, &group.title, &group.description));
+        let all = (
             operation,
-            offered.identity,
-            tool.title,
-            tool.description,
-            tool.input_schema,
-            output_schema,
-            // A grouped list shows it.
-            tool.group
-                .as_ref()
-                .map(|group| (&group.name, &group.title, &group.description)),
-        ]);
+            &offered.identity,
+            &tool.title,
+            &tool.description,
+            &tool.input_schema,
+            &output_schema,
+            group,
+        );
+        let all = serde_json::to_vec(&all).expect("text and JSON values always serialize");
         Self {
-            digest: hex::encode(Sha256::digest(all.to_string())),
+            digest: hex::encode(Sha256::digest(all)),
             identity: offered.identity.clone(),
             description: tool.description.to_string(),
             input_schema: tool.input_schema.clone(),

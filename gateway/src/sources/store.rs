@@ -1,10 +1,12 @@
 //! The SQL of sources: what each said last, and the revisions that people compare.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use sqlx::Row;
 use sqlx::any::AnyRow;
 
-use super::pins::Tools;
+use super::pins::{self, Tools};
 use crate::store::{Store, StoreError, while_doing};
 
 /// Revisions of one source that are kept besides the approved one.
@@ -16,6 +18,24 @@ pub(super) struct Known {
     pub(super) answer: Bytes,
     /// When, Unix milliseconds.
     pub(super) answered_at: i64,
+}
+
+/// What a source offers, as it is kept.
+pub(super) struct Revision {
+    pub(super) name: String,
+    pub(super) tools: Arc<Tools>,
+    text: String,
+}
+
+impl Revision {
+    /// Many tools take a while.
+    pub(super) fn of(tools: Arc<Tools>) -> Self {
+        Self {
+            name: pins::revision(&tools),
+            text: serde_json::to_string(&tools).unwrap_or_else(|_| "{}".to_owned()),
+            tools,
+        }
+    }
 }
 
 /// What the source said last, if it ever did.
@@ -39,12 +59,12 @@ pub(super) async fn keep(
     store: &Store,
     uid: &str,
     answer: Bytes,
-    revision: &str,
-    tools: &Tools,
+    revision: &Revision,
     approve: Option<String>,
 ) -> Result<Approved, StoreError> {
-    let (uid, revision) = (uid.to_owned(), revision.to_owned());
-    let tools = serde_json::to_string(tools).unwrap_or_else(|_| "{}".to_owned());
+    let Revision { name, tools, text } = revision;
+    let (uid, revision) = (uid.to_owned(), name.clone());
+    let (tools, text) = (tools.clone(), text.clone());
     store
         .write(move |tx| {
             Box::pin(async move {
@@ -55,7 +75,7 @@ pub(super) async fn keep(
                 sqlx::query(sql)
                     .bind(uid.clone())
                     .bind(revision.clone())
-                    .bind(tools)
+                    .bind(text)
                     .bind(now)
                     .execute(tx.connection())
                     .await
@@ -66,7 +86,7 @@ pub(super) async fn keep(
                     .bind(uid.clone())
                     .bind(answer.to_vec())
                     .bind(now)
-                    .bind(revision)
+                    .bind(revision.clone())
                     .execute(tx.connection())
                     .await
                     .map_err(&failed)?;
@@ -89,6 +109,12 @@ pub(super) async fn keep(
                     .execute(tx.connection())
                     .await
                     .map_err(&failed)?;
+                let sql = "select 1 from source where uid = $1 and approved = $2";
+                let query = sqlx::query(sql).bind(uid.clone()).bind(revision.clone());
+                let same = tx.one("read what is approved", query, |_| Ok(())).await?;
+                if same.is_some() {
+                    return Ok(Approved { revision, tools });
+                }
                 let query = sqlx::query(APPROVED).bind(uid);
                 let approved = tx
                     .one("read what is approved", query, read_approved)
@@ -121,7 +147,7 @@ pub(super) async fn touch(store: &Store, uid: &str) -> Result<(), StoreError> {
 #[derive(Default)]
 pub(super) struct Approved {
     pub(super) revision: String,
-    pub(super) tools: Tools,
+    pub(super) tools: Arc<Tools>,
 }
 
 const APPROVED: &str = "select revision, tools from source_revision

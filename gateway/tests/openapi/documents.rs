@@ -2,13 +2,13 @@
 //! the document says.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 use chandlery_gateway::families::openapi::{Operation, Settings, read};
 use serde_json::Value;
 
-use super::{harness, reader, samples};
+use super::{corpus, harness, reader, samples};
 
 /// Words that may stand in a schema of arguments; all are of JSON Schema 2020-12.
 const KEYWORDS: &[&str] = &[
@@ -62,14 +62,7 @@ fn look_at(path: &Path) -> Outcome {
             return outcome;
         }
     };
-    let root: Value = serde_json::from_slice(&text)
-        .or_else(|_| {
-            let text = String::from_utf8_lossy(&text);
-            let budget = serde_saphyr::budget! { max_events: 8_000_000, max_nodes: 4_000_000 };
-            let options = serde_saphyr::options! { budget: budget, strict_booleans: true };
-            serde_saphyr::from_str_with_options(&text, options)
-        })
-        .expect("a document");
+    let root = corpus::value(&text);
     outcome.operations = document.operations.len();
     for skipped in &document.skipped {
         outcome
@@ -111,31 +104,10 @@ fn look_at_operation(root: &Value, operation: &Operation) -> Result<(), String> 
     if operation.name.is_empty() || !operation.name.chars().all(is_name) {
         return Err(format!("it is named {:?}", operation.name));
     }
-    for arguments in [
-        samples::required(&operation.input_schema),
-        samples::all(&operation.input_schema),
-    ] {
+    for arguments in samples::arguments(operation) {
         let value = Value::Object(arguments.clone());
-        let request = match harness::call(operation, &value) {
-            Ok(request) => request,
-            // The samples' text is not ASCII; that is how headers are found to refuse it.
-            Err(error) if error.message.contains("one line of ASCII") => {
-                let ascii = value.to_string().replace('é', "e");
-                let value = serde_json::from_str(&ascii).expect("JSON");
-                harness::call(operation, &value).map_err(|error| error.message)?
-            }
-            Err(error) => return Err(format!("{error} (of {value})")),
-        };
-        let has_text = |text: &str| value.to_string().contains(text);
-        let arguments = match request.headers.len() > 1 && has_text("é") {
-            true => {
-                let ascii = value.to_string().replace('é', "e");
-                serde_json::from_str(&ascii).expect("JSON")
-            }
-            false => arguments,
-        };
-        let value = Value::Object(arguments.clone());
-        let request = harness::call(operation, &value).map_err(|error| error.message)?;
+        let request =
+            harness::call(operation, &value).map_err(|error| format!("{error} (of {value})"))?;
         reader::compare(root, operation, &arguments, &request)?;
     }
     Ok(())
@@ -172,43 +144,9 @@ fn look_at_schema(schema: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn below(folder: &Path) -> Vec<PathBuf> {
-    let mut folders = vec![folder.to_owned()];
-    let mut found = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder)
-            .unwrap_or_else(|error| panic!("read {}: {error}", folder.display()))
-        {
-            let path = entry.expect("an entry").path();
-            let is_document = path
-                .extension()
-                .is_some_and(|e| e == "json" || e == "yaml" || e == "yml");
-            if path.is_dir() {
-                folders.push(path);
-            } else if is_document && fs::read(&path).is_ok_and(|text| is_openapi_3(&text)) {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
-}
-
-/// Packages have much else that is JSON.
-fn is_openapi_3(text: &[u8]) -> bool {
-    let text = String::from_utf8_lossy(text);
-    let has = |start: &str| {
-        text.match_indices(start).any(|(at, _)| {
-            let rest = text[at + start.len()..].trim_start_matches([' ', '"', '\'', ':']);
-            rest.starts_with("3.")
-        })
-    };
-    has("openapi:") || has("\"openapi\"")
-}
-
 #[track_caller]
 fn check(folder: &Path, least: usize) {
-    let documents = below(folder);
+    let documents = corpus::below(folder);
     assert!(
         documents.len() >= least,
         "{} documents below {}",
@@ -254,21 +192,12 @@ fn check(folder: &Path, least: usize) {
 // R-C-190, R-C-191, R-C-193, R-C-194, R-C-197, R-C-198
 #[test]
 fn documents_of_difficult_shapes_are_served_as_they_say() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/openapi/documents");
-    check(&folder, 8);
+    check(&corpus::ours(), 8);
 }
 
 // R-C-190, R-C-191, R-C-193, R-C-194, R-C-197, R-C-198
 #[test]
 #[ignore = "needs the documents of tests/setup"]
 fn documents_of_many_makers_are_served_as_they_say() {
-    let folder = match std::env::var_os("OPENAPI_DOCUMENTS") {
-        Some(folder) => folder.into(),
-        None => {
-            let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-            let home = || PathBuf::from(std::env::var_os("HOME").expect("HOME")).join(".cache");
-            cache.unwrap_or_else(home).join("chandlery/documents")
-        }
-    };
-    check(&folder, 1);
+    check(&corpus::of_makers(), 1);
 }

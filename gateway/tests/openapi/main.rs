@@ -6,7 +6,9 @@
     reason = "helpers of tests, too"
 )]
 
+mod corpus;
 mod harness;
+mod large;
 mod reader;
 mod samples;
 

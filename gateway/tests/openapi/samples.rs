@@ -1,18 +1,38 @@
 //! Arguments made from the schema that a tool lists.
 
+use chandlery_gateway::families::openapi::Operation;
+use serde_json::value::to_raw_value;
 use serde_json::{Map, Value, json};
 
 /// Text with much that delimits something somewhere; no space and no bar, which two of the styles cannot carry, and no
 /// dot, which delimits nothing that a client could escape.
 const TEXT: &str = r#"a/b?c=d&e+f%2F#;x:@!$'()*[]{}"^`\,é"#;
 
+/// Calls of an operation: one with the arguments that are required, and one with all. Where headers carry some, all are
+/// ASCII: headers refuse other text.
+pub(crate) fn arguments(operation: &Operation) -> [Map<String, Value>; 2] {
+    let schema = &operation.input_schema;
+    [required(schema), all(schema)].map(|arguments| {
+        let raw = to_raw_value(&arguments).expect("JSON");
+        let is_plain = match operation.request(&raw) {
+            Ok(request) => request.headers.len() == 1,
+            Err(error) => !error.message.contains("one line of ASCII"),
+        };
+        if is_plain {
+            return arguments;
+        }
+        let ascii = raw.get().replace('é', "e");
+        serde_json::from_str(&ascii).expect("JSON")
+    })
+}
+
 /// Every argument with a value.
-pub(crate) fn all(schema: &Map<String, Value>) -> Map<String, Value> {
+fn all(schema: &Map<String, Value>) -> Map<String, Value> {
     of(schema, |_| true)
 }
 
 /// The required arguments with a value.
-pub(crate) fn required(schema: &Map<String, Value>) -> Map<String, Value> {
+fn required(schema: &Map<String, Value>) -> Map<String, Value> {
     of(schema, |name| {
         let required = schema.get("required").and_then(Value::as_array);
         required.is_some_and(|required| required.iter().any(|one| one == name))

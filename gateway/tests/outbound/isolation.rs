@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use chandlery_gateway::outbound::{Health, Outbound, OutboundError, Repeat, Settings};
+use chandlery_gateway::outbound::{
+    Health, OperationName, Outbound, OutboundError, Repeat, Settings,
+};
 use futures::future::join_all;
 use http::StatusCode;
 
@@ -84,6 +86,94 @@ async fn the_breaker_opens_and_closes_again() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(get(&upstream, "/").await.unwrap().body, "hi");
     assert_eq!(upstream.state().health, Health::Closed);
+}
+
+/// An operation that answers too much is left alone for a while; the rest of the upstream is not.
+#[tokio::test]
+async fn an_operation_that_floods_is_left_alone_and_no_other() {
+    let is_ill = Arc::new(AtomicBool::new(true));
+    let ill = is_ill.clone();
+    let server = Server::start(move |seen, _| {
+        let floods = ill.load(Ordering::SeqCst) && seen.line().starts_with("GET /flood");
+        match (floods, seen.line().contains("announced")) {
+            (false, _) => ok("hi"),
+            (true, true) => {
+                Answer::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 10000000000\r\n\r\n".to_vec())
+            }
+            (true, false) => Answer::Endless(
+                b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_vec(),
+                format!("8000\r\n{}\r\n", "x".repeat(0x8000)).into_bytes(),
+                Duration::ZERO,
+            ),
+        }
+    });
+    let server = server.await;
+    let outbound = Outbound::new(Settings {
+        first_pause: Duration::from_millis(200),
+        ..settings(None)
+    });
+    let upstream = outbound
+        .unwrap()
+        .upstream(to(&server.url("/"), &["127.0.0.1"]))
+        .unwrap();
+    let ask = async |operation: &str, path: &str| {
+        let mut request = request(path);
+        let name = OperationName(operation.into());
+        request.extensions_mut().insert(name);
+        upstream.fetch(request, Repeat::Idempotent).await
+    };
+    for (operation, path) in [("export", "/flood"), ("dump", "/flood/announced")] {
+        for _ in 0..5 {
+            let failure = ask(operation, path).await.unwrap_err();
+            assert!(
+                matches!(failure, OutboundError::TooLarge { .. }),
+                "{failure:?}"
+            );
+            assert_eq!(ask("get", "/").await.unwrap().body, "hi");
+        }
+        let before = server.seen().len();
+        for _ in 0..20 {
+            let failure = ask(operation, path).await.unwrap_err();
+            let OutboundError::Excessive { retry_after, .. } = failure else {
+                panic!("{failure:?}");
+            };
+            assert!(retry_after <= Duration::from_millis(250));
+            // What has no name, or another one, goes on.
+            assert_eq!(get(&upstream, "/").await.unwrap().body, "hi");
+            assert_eq!(ask("get", "/").await.unwrap().body, "hi");
+        }
+        assert_eq!(server.seen().len(), before + 40);
+        assert_eq!(upstream.state().health, Health::Closed);
+    }
+    is_ill.store(false, Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    for (operation, path) in [("export", "/flood"), ("dump", "/flood/announced")] {
+        assert_eq!(ask(operation, path).await.unwrap().body, "hi");
+    }
+}
+
+/// What an earlier attempt may have done is told, though a later one surely did nothing.
+#[tokio::test]
+async fn of_several_failures_the_one_that_may_have_done_something_is_told() {
+    let server = Server::start(|_, _| Answer::Last(Vec::new())).await;
+    let url = server.url("/");
+    let upstream = upstream(&url);
+    let repeated = upstream.fetch(request("/"), Repeat::Idempotent);
+    let close = async {
+        while server.seen().is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        drop(server);
+    };
+    let (failure, ()) = tokio::join!(repeated, close);
+    let failure = failure.unwrap_err();
+    assert!(
+        matches!(failure, OutboundError::Broken { .. }) && failure.may_be_done(),
+        "{failure:?}"
+    );
+    // By now it is down from the beginning.
+    let failure = get(&upstream, "/").await.unwrap_err();
+    assert!(!failure.may_be_done(), "{failure:?}");
 }
 
 #[tokio::test]

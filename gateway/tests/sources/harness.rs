@@ -1,5 +1,6 @@
 //! A gateway on a folder of manifests, in process or as the program itself, with its agents as clients and its people.
 
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -35,12 +36,26 @@ const VERSION: &str = "2026-07-28";
 pub(crate) const SOON: Duration = Duration::from_secs(40);
 
 pub(crate) struct Gateway {
-    /// Where it listens.
-    pub(crate) url: String,
+    clients: Clients,
     /// `manifests`, `data` and, of a program, `log` lie here.
     root: TempDir,
-    client: Client<HttpConnector, Full<Bytes>>,
     running: Running,
+}
+
+/// Agents and people of a gateway, with connections of their own.
+pub(crate) struct Clients {
+    /// Where it listens.
+    pub(crate) url: String,
+    data: PathBuf,
+    client: Client<HttpConnector, Full<Bytes>>,
+}
+
+impl Deref for Gateway {
+    type Target = Clients;
+
+    fn deref(&self) -> &Clients {
+        &self.clients
+    }
 }
 
 enum Running {
@@ -123,9 +138,8 @@ impl Gateway {
             tokio::spawn(pipeline.follow_sources(connectors).run(stop.clone())),
         ];
         Self {
-            url,
+            clients: Clients::new(url, root.path().join("data")),
             root,
-            client: Client::builder(TokioExecutor::new()).build_http(),
             running: Running::Here {
                 pipeline,
                 stop,
@@ -173,9 +187,8 @@ impl Gateway {
         };
         let health = shown("health ").unwrap().replace("/readyz", "");
         Self {
-            url,
+            clients: Clients::new(url, root.path().join("data")),
             root,
-            client: Client::builder(TokioExecutor::new()).build_http(),
             running: Running::Program {
                 child: Program(child),
                 health,
@@ -220,16 +233,17 @@ impl Gateway {
         self.write("all.yaml", manifests);
     }
 
-    fn data(&self) -> PathBuf {
-        self.root.path().join("data")
+    /// Id of the program's process.
+    pub(crate) fn process(&self) -> String {
+        let Running::Program { child, .. } = &self.running else {
+            panic!("it is no program");
+        };
+        child.0.id().to_string()
     }
 
     /// Resident memory of the program, in bytes.
     pub(crate) fn memory(&self) -> u64 {
-        let Running::Program { child, .. } = &self.running else {
-            panic!("it is no program");
-        };
-        let status = std::fs::read_to_string(format!("/proc/{}/status", child.0.id())).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:"));
         let kib: u64 = line
             .unwrap()
@@ -251,6 +265,21 @@ impl Gateway {
             .await
             .1
     }
+}
+
+impl Clients {
+    fn new(url: String, data: PathBuf) -> Self {
+        Self {
+            url,
+            data,
+            client: Client::builder(TokioExecutor::new()).build_http(),
+        }
+    }
+
+    /// The same agents and people elsewhere.
+    pub(crate) fn others(&self) -> Self {
+        Self::new(self.url.clone(), self.data.clone())
+    }
 
     async fn exchange(&self, request: Request<Full<Bytes>>) -> (u16, String) {
         let response = tokio::time::timeout(SOON, self.client.request(request))
@@ -269,7 +298,7 @@ impl Gateway {
         meta["io.modelcontextprotocol/protocolVersion"] = json!(VERSION);
         meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
         let name = params["name"].as_str().unwrap_or_default().to_owned();
-        let key = std::fs::read_to_string(key_file(&self.data(), &format!("team.{agent}")));
+        let key = std::fs::read_to_string(key_file(&self.data, &format!("team.{agent}")));
         let url = format!("{}/runtime/agents/team.{agent}/mcp", self.url);
         let mut request = Request::post(url)
             .header("content-type", "application/json")
@@ -337,7 +366,7 @@ impl Gateway {
 
     /// Asks the REST API as the person whose token lies in the data folder.
     pub(crate) async fn api(&self, method: &str, path: &str) -> Value {
-        let token = std::fs::read_to_string(person_file(&self.data(), "admin")).unwrap();
+        let token = std::fs::read_to_string(person_file(&self.data, "admin")).unwrap();
         let request = Request::builder()
             .method(method)
             .uri(format!("{}/api/v1{path}", self.url))

@@ -3,10 +3,18 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 #![expect(clippy::print_stdout, reason = "figures are for people")]
 
+#[path = "../openapi/corpus.rs"]
+mod corpus;
 #[expect(dead_code, reason = "other tests use all of it")]
 #[path = "../outbound/dns.rs"]
 mod dns;
 mod harness;
+#[path = "../openapi/large.rs"]
+mod large;
+#[path = "../openapi/reader.rs"]
+mod reader;
+#[path = "../openapi/samples.rs"]
+mod samples;
 #[expect(dead_code, reason = "other tests use all of it")]
 #[path = "../outbound/server.rs"]
 mod server;
@@ -14,8 +22,10 @@ mod upstreams;
 #[path = "../outbound/urls.rs"]
 mod urls;
 
+mod big;
 mod chaos;
 mod credentials;
 mod openapi;
 mod pinning;
+mod recorded;
 mod ssrf;

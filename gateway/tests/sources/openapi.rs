@@ -379,6 +379,101 @@ async fn what_calls_cost_is_bounded_and_what_was_not_spent_is_there_again() {
     assert_eq!(asked(&service.calls()[0]), "POST /lookup?budget=50");
 }
 
+/// R-C-203, R-C-204: of an answer that is long too.
+#[tokio::test]
+async fn a_long_answer_is_shown_as_it_was_asked_for() {
+    let rows: Vec<Value> = (0..8_000)
+        .map(|id| json!({"id": id, "name": format!("customer {id}"), "note": "x".repeat(40)}))
+        .collect();
+    let rows = json!(rows);
+    let described = document(json!({"/customers": {"get": operation("list")}}));
+    let service = Service::start_with(described, move |seen| {
+        (asked(seen) == "GET /customers").then(|| json_of("200 OK", &rows))
+    });
+    let service = service.await;
+    let gateway = Gateway::open(&[
+        workspace(),
+        source("crm", json!({"openapi": service.spec()})),
+        agent("groups", json!({"tools": ["crm/*"]})),
+        grant("all", &["crm/*"], json!({})),
+    ])
+    .await;
+    gateway.until("crm", |known| known["served"] == 1).await;
+    let list = async |more: Value| {
+        let mut arguments = json!({"action": "list", "response_fields": ["id"]});
+        arguments["response_limit"] = more;
+        gateway.call("groups", "crm_read", arguments).await
+    };
+    let said = list(json!(2)).await;
+    assert!(said.text().contains("7998 more rows"), "{said:?}");
+    let said = list(json!(8_000)).await;
+    let last = said.text().lines().last().unwrap();
+    assert!(last.contains("7999"), "{last}");
+}
+
+/// R-C-199: what may have been done counts, what surely was not does not.
+#[tokio::test]
+async fn a_call_whose_outcome_nobody_knows_is_paid_for() {
+    let text = json!({"type": "string"});
+    let paid = document(json!({"/pay/{how}": {"post": {
+        "operationId": "pay", "x-chandlery-cost": {"cents": 10},
+        "parameters": [{"name": "how", "in": "path", "required": true, "schema": text}],
+        "responses": {"200": {"description": "OK"}},
+    }}}));
+    let service = Service::start_with(paid, |seen| {
+        let how = asked(seen).strip_prefix("POST /pay/")?;
+        let half = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhi".to_vec();
+        Some(match how {
+            "hang" => Answer::Hang,
+            "reset" => Answer::Last(Vec::new()),
+            "half" => Answer::Last(half),
+            "large" => Answer::Raw(reply("200 OK", "", &"x".repeat(2 << 20))),
+            "between" => Answer::Raw(reply("504 Gateway Timeout", "", "")),
+            "wrong" => Answer::Raw(reply("422 No", "", "no")),
+            "moved" => Answer::Raw(reply("302 Found", "location: /\r\n", "")),
+            _ => Answer::Raw(reply("500 Oops", "", "")),
+        })
+    });
+    let service = service.await;
+    let gateway = Gateway::open(&[
+        workspace(),
+        source("bank", json!({"openapi": service.spec(), "timeout": "1s"})),
+        agent("a", json!({"tools": ["bank/*"], "listing": "PerOperation"})),
+        grant(
+            "all",
+            &["bank/*"],
+            json!({"limits": {"costCentsPerDay": 50}}),
+        ),
+    ])
+    .await;
+    gateway.until("bank", |known| known["served"] == 1).await;
+    let pay = async |how: &str| {
+        let said = gateway.call("a", "bank_pay", json!({"how": how})).await;
+        said.refusal().to_owned()
+    };
+    let counts = [
+        ("hang", 10),
+        ("wrong", 0),
+        ("reset", 10),
+        ("moved", 0),
+        ("half", 10),
+        ("wrong", 0),
+        ("large", 10),
+        ("oops", 0),
+        ("between", 10),
+    ];
+    for (how, _) in counts {
+        let said = pay(how).await;
+        assert!(!said.contains("limit of"), "{how}: {said}");
+    }
+    let said = pay("wrong").await;
+    assert!(said.contains("limit of ToolGrant all"), "{said}");
+    let rows = gateway.usage("bank", counts.len()).await;
+    let cents = rows.iter().rev().map(|row| row["cost_cents"].as_i64());
+    let expected = counts.map(|(_, cents)| Some(cents));
+    assert_eq!(cents.collect::<Vec<_>>(), expected, "{rows:#?}");
+}
+
 /// R-C-227…230.
 #[tokio::test]
 async fn usage_keeps_metadata_and_nothing_of_built_in_tools() {

@@ -97,7 +97,7 @@ pub(crate) fn mcp(seen: &Seen, tools: &Value) -> Answer {
     let result = match message["method"].as_str().unwrap_or_default() {
         "server/discover" => json!({
             "resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "public",
-            "capabilities": {"tools": {}}, "serverInfo": {"name": "fake", "version": "1"},
+            "capabilities": {"tools": {"listChanged": true}}, "serverInfo": {"name": "fake", "version": "1"},
         }),
         "tools/list" => {
             json!({"resultType": "complete", "ttlMs": 0, "cacheScope": "public", "tools": tools})

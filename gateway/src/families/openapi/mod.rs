@@ -38,6 +38,8 @@ mod style;
 
 mod form;
 
+mod answer;
+
 mod source;
 
 use std::sync::Arc;

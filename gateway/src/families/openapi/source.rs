@@ -15,20 +15,15 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use url::Url;
 
-use super::{MAX_BYTES, Operation, Settings, group_name, join, read};
+use super::{MAX_BYTES, Operation, Settings, answer, group_name, join, read};
 use crate::connector::{Connector, Failure, Offered, OfferedTool, served_name, visible};
 use crate::families::connect::{Site, failure, url};
 use crate::families::view::{self, Format, View};
 use crate::family::{Call, Family};
 use crate::gate::Permit;
-use crate::outbound::{OutboundError, Repeat, Reply, Upstream};
+use crate::outbound::{OperationName, OutboundError, Repeat, Reply, Upstream};
 use crate::tool::{Effect, Group, Origin, Output, Served, Tool, ToolError};
 use crate::usage::{self, Usage};
-
-/// Bytes of an answer that an agent reads at most; common clients break above that.
-const LONGEST: usize = 1 << 20;
-/// Characters of an error's body that an agent reads.
-const OF_ERROR: usize = 2_000;
 
 /// The connector of an OpenAPI document.
 pub(in crate::families) fn connect(site: Site) -> Result<Arc<dyn Connector>, Failure> {
@@ -279,7 +274,8 @@ impl Family for Operations {
             );
             let mut sent = Request::builder()
                 .method(request.method)
-                .uri(target.as_str());
+                .uri(target.as_str())
+                .extension(OperationName(operation.name.as_str().into()));
             if let Some(headers) = sent.headers_mut() {
                 headers.extend(request.headers);
                 if let Some(content_type) = request.content_type {
@@ -300,7 +296,7 @@ impl Family for Operations {
                 &reply,
                 &call,
             );
-            answered(reply.map_err(unanswered)?, &view)
+            answer::show(reply, view).await
         })
     }
 }
@@ -359,11 +355,14 @@ impl Operations {
         call: &Call<'_>,
     ) {
         let answer = reply.as_ref().ok();
-        let cost = match answer {
-            Some(answer) if answer.status.is_success() => {
+        let cost = match reply {
+            Ok(answer) if answer.status.is_success() => {
                 operation.cost(arguments, records(operation, &answer.body))
             }
-            _ => 0,
+            // Whether it was done nobody knows, so it counts.
+            Ok(answer) if is_between(answer.status) => operation.cost(arguments, None),
+            Err(error) if error.may_be_done() => operation.cost(arguments, None),
+            Ok(_) | Err(_) => 0,
         };
         call.spent(cost);
         let cost = i64::try_from(cost).unwrap_or(i64::MAX);
@@ -388,6 +387,14 @@ impl Operations {
     }
 }
 
+/// Whether somebody between us and the service says that no answer came of it.
+fn is_between(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::BAD_GATEWAY | StatusCode::GATEWAY_TIMEOUT
+    )
+}
+
 fn repeat(operation: &Operation) -> Repeat {
     match operation.effect {
         Effect::Reads
@@ -405,40 +412,4 @@ fn records(operation: &Operation, body: &[u8]) -> Option<u64> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let count = answer.pointer(pointer)?.as_array()?.len();
     u64::try_from(count).ok()
-}
-
-fn answered(reply: Reply, view: &View) -> Result<Output, ToolError> {
-    let content_type = reply.headers.get(header::CONTENT_TYPE);
-    let content_type = content_type
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    let status = reply.status;
-    if status.is_success() {
-        if reply.body.is_empty() {
-            return Ok(Output::Text(format!("done: {status}, without a body")));
-        }
-        return view::render(view, content_type, &reply.body, LONGEST);
-    }
-    let said = String::from_utf8_lossy(&reply.body);
-    let said: String = visible(said.trim()).chars().take(OF_ERROR).collect();
-    let message = match said.as_str() {
-        "" => format!("the service answered {status}"),
-        said => format!("the service answered {status}: {said}"),
-    };
-    Err(match status {
-        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
-            ToolError::unavailable(message)
-        }
-        status if status.is_client_error() => ToolError::refused(message),
-        _ => ToolError::unavailable(message),
-    })
-}
-
-fn unanswered(error: OutboundError) -> ToolError {
-    match error {
-        OutboundError::Blocked(_) | OutboundError::Credential(_) => {
-            ToolError::refused(error.to_string())
-        }
-        _ => ToolError::unavailable(error.to_string()),
-    }
 }

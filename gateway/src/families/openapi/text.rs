@@ -41,12 +41,14 @@ pub(super) fn read(document: &[u8]) -> Result<Value, Unreadable> {
 }
 
 fn read_yaml(text: &str) -> Result<Value, String> {
-    // Enough for 20 MB of short lines, and a bound on what aliases blow up to.
+    // Enough for 20 MB of short lines, and a bound on what aliases blow up to. How many aliases an anchor has says
+    // nothing: documents have one answer that all operations share.
     let budget = serde_saphyr::budget! {
         max_depth: DEPTH,
         max_events: 8_000_000,
         max_nodes: 4_000_000,
         max_documents: 1,
+        enforce_alias_anchor_ratio: false,
     };
     // `on`, `no` and the like stay words, as YAML 1.2 and OpenAPI have them.
     let options = serde_saphyr::options! {

@@ -21,7 +21,7 @@ use super::wire::{
     self, METHOD, Message, Meta, NAME, NEWER_VALUE, PROTOCOL_VERSION, Request, SESSION_ID,
 };
 use crate::family::{Client, NEWER, RpcError};
-use crate::outbound::Upstream;
+use crate::outbound::{OperationName, Upstream};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
@@ -136,6 +136,7 @@ impl Server {
         };
         let id = self.id();
         let mut post = self.post(wire::encode(id, request, &meta));
+        mark(&mut post, request);
         let headers = post.headers_mut();
         headers.insert(PROTOCOL_VERSION, NEWER_VALUE);
         headers.insert(METHOD, wire::header_value(request.method));
@@ -161,7 +162,8 @@ impl Server {
             ..Meta::default()
         };
         let id = self.id();
-        let post = self.in_session(session, wire::encode(id, request, &meta));
+        let mut post = self.in_session(session, wire::encode(id, request, &meta));
+        mark(&mut post, request);
         let asked = self.exchange(id, post, Some(session), asking.client, tally);
         match asking.cancelled.run_until_cancelled(asked).await {
             Some(answer) => answer,
@@ -241,6 +243,14 @@ impl Server {
     /// Path of its URL.
     pub(super) fn path(&self) -> &str {
         self.uri.path()
+    }
+}
+
+/// Says which tool it is that is called. What else is asked for has names that an agent may choose.
+fn mark(post: &mut http::Request<Bytes>, request: &Request<'_>) {
+    if let ("tools/call", Some(name)) = (request.method, &request.name) {
+        post.extensions_mut()
+            .insert(OperationName((&**name).into()));
     }
 }
 

@@ -1,0 +1,69 @@
+//! What an agent reads of a service's answer, or of there being none.
+
+use http::{StatusCode, header};
+use tokio::task::spawn_blocking;
+
+use crate::connector::visible;
+use crate::families::view::{self, View};
+use crate::outbound::{OutboundError, Reply};
+use crate::tool::{Output, ToolError};
+
+/// Bytes of an answer that an agent reads at most; common clients break above that.
+const LONGEST: usize = 1 << 20;
+/// Answers of more bytes are laid out on a thread of their own: other calls wait for this one meanwhile.
+const AT_ONCE: usize = 128 << 10;
+/// Characters of an error's body that an agent reads.
+const OF_ERROR: usize = 2_000;
+
+/// What the agent reads, in the form that it asked for.
+pub(super) async fn show(
+    reply: Result<Reply, OutboundError>,
+    view: View,
+) -> Result<Output, ToolError> {
+    let reply = reply.map_err(unanswered)?;
+    if reply.body.len() <= AT_ONCE {
+        return answered(reply, &view);
+    }
+    let shown = spawn_blocking(move || answered(reply, &view)).await;
+    shown.unwrap_or_else(|_| {
+        Err(ToolError::unavailable(
+            "the call was made, but its answer could not be read",
+        ))
+    })
+}
+
+fn answered(reply: Reply, view: &View) -> Result<Output, ToolError> {
+    let content_type = reply.headers.get(header::CONTENT_TYPE);
+    let content_type = content_type
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let status = reply.status;
+    if status.is_success() {
+        if reply.body.is_empty() {
+            return Ok(Output::Text(format!("done: {status}, without a body")));
+        }
+        return view::render(view, content_type, &reply.body, LONGEST);
+    }
+    let said = String::from_utf8_lossy(&reply.body);
+    let said: String = visible(said.trim()).chars().take(OF_ERROR).collect();
+    let message = match said.as_str() {
+        "" => format!("the service answered {status}"),
+        said => format!("the service answered {status}: {said}"),
+    };
+    Err(match status {
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT => {
+            ToolError::unavailable(message)
+        }
+        status if status.is_client_error() => ToolError::refused(message),
+        _ => ToolError::unavailable(message),
+    })
+}
+
+fn unanswered(error: OutboundError) -> ToolError {
+    match error {
+        OutboundError::Blocked(_) | OutboundError::Credential(_) => {
+            ToolError::refused(error.to_string())
+        }
+        _ => ToolError::unavailable(error.to_string()),
+    }
+}
