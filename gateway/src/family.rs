@@ -19,6 +19,14 @@ pub const OLDER: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11
 /// The extension of the protocol for calls that go on for longer than a request.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
 
+/// Whether these capabilities, of a client or a server, have tasks among them.
+pub fn has_tasks(capabilities: &Value) -> bool {
+    capabilities["extensions"][TASKS].is_object()
+}
+
+/// Code of the error that a server gives whose client lacks a capability.
+pub const MISSING_CAPABILITY: i32 = -32021;
+
 /// A tool family. Adding one is a folder under `families/` and a line in `families/mod.rs`.
 pub trait Family: Send + Sync + 'static {
     /// The tools, in the order in which they are listed. Asked once, at start; those of a source are offered by its
@@ -127,7 +135,8 @@ impl Call<'_> {
     }
 }
 
-/// The client of a running call. One on the fast lane cannot be talked to: see [`Tool::interactive`].
+/// The client of a running call. On the fast lane it neither wants progress nor comes back from earlier questions: see
+/// [`Tool::interactive`].
 pub trait Client: Send + Sync {
     /// Revision of the protocol that the request speaks.
     fn protocol_version(&self) -> &str;
@@ -160,6 +169,8 @@ pub struct Features {
     pub prompts: bool,
     pub completions: bool,
     pub logging: bool,
+    /// Calls may go on as tasks: `tasks/get`, `tasks/update` and `tasks/cancel`, about the server's own ids.
+    pub tasks: bool,
 }
 
 impl Features {
@@ -171,6 +182,7 @@ impl Features {
             prompts: self.prompts | other.prompts,
             completions: self.completions | other.completions,
             logging: self.logging | other.logging,
+            tasks: self.tasks | other.tasks,
         }
     }
 }
@@ -184,6 +196,19 @@ pub struct RpcError {
 }
 
 impl RpcError {
+    /// Whether a server refuses because its client lacks the capability that the path leads to.
+    pub fn requires(&self, path: &[&str]) -> bool {
+        let required = self
+            .data
+            .as_ref()
+            .filter(|_| self.code == MISSING_CAPABILITY);
+        let required = required.and_then(|data| data.get("requiredCapabilities"));
+        let mut steps = path.iter();
+        required
+            .and_then(|required| steps.try_fold(required, |at, step| at.get(step)))
+            .is_some()
+    }
+
     /// There is no such method.
     pub fn no_method(method: &str) -> Self {
         Self {

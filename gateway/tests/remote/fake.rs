@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::harness::{NEWER, OLDER};
+use crate::harness::{NEWER, OLDER, TASKS};
 
 /// The credential; it must never be seen anywhere else.
 pub(crate) const CANARY: &str = "canary-Zq7-of-the-upstream";
@@ -42,8 +42,18 @@ pub(crate) struct Behavior {
     /// Parameters of `initialize`, by session.
     pub(crate) sessions: Mutex<HashMap<String, Value>>,
     pub(crate) opened: AtomicUsize,
+    /// Tasks that were begun, by id.
+    tasks: Mutex<HashMap<String, Job>>,
     changed: Notify,
     answers: Mutex<HashMap<String, mpsc::Sender<Value>>>,
+}
+
+/// A task that was begun.
+struct Job {
+    tool: String,
+    looked: usize,
+    answers: Option<Value>,
+    cancelled: bool,
 }
 
 /// A request that came in.
@@ -66,6 +76,13 @@ impl Seen {
     }
 }
 
+impl Behavior {
+    /// Forgets what it was sent.
+    pub(crate) fn forget_calls(&self) {
+        self.seen.lock().clear();
+    }
+}
+
 pub(crate) fn tool(name: &str) -> Value {
     json!({"name": name, "description": format!("Does {name}."), "inputSchema": {"type": "object"}})
 }
@@ -78,7 +95,20 @@ impl Fake {
         state.older.store(older, Ordering::SeqCst);
         state.page.store(100, Ordering::SeqCst);
         let names = [
-            "echo", "talk", "ask", "big", "broken", "strict", "leak", "hang", "other",
+            "echo",
+            "talk",
+            "ask",
+            "big",
+            "broken",
+            "strict",
+            "leak",
+            "hang",
+            "other",
+            "job",
+            "job_asks",
+            "job_hangs",
+            "job_fails",
+            "job_maybe",
         ];
         *state.tools.lock() = names.map(tool).to_vec();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -259,6 +289,7 @@ fn capabilities() -> Value {
         "prompts": {},
         "logging": {},
         "completions": {},
+        "extensions": {TASKS: {}},
     })
 }
 
@@ -304,6 +335,7 @@ fn answer(
     is_newer: bool,
 ) -> Result<Value, Value> {
     let error = |code: i32, message: &str| Err(json!({"code": code, "message": message}));
+    let name = params["name"].as_str().unwrap_or_default();
     match method {
         "server/discover" => {
             let mut versions = vec![NEWER];
@@ -342,7 +374,32 @@ fn answer(
             json!({"contents": [{"uri": "crm://1", "text": "one"}]}),
             is_newer,
         )),
-        "tools/call" => match params["name"].as_str().unwrap_or_default() {
+        "tools/call" if is_newer && name.starts_with("job") => {
+            let can = &params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+            if can["extensions"].get(TASKS).is_some() {
+                return Ok(begin(state, name));
+            }
+            if name == "job_maybe" {
+                return Ok(content("done at once", true));
+            }
+            let required = json!({"requiredCapabilities": {"extensions": {TASKS: {}}}});
+            Err(json!({"code": -32021, "message": "tasks only", "data": required}))
+        }
+        "tasks/get" | "tasks/update" | "tasks/cancel" => {
+            let id = params["taskId"].as_str().unwrap_or_default();
+            assert_eq!(seen.header("mcp-name"), id);
+            let mut tasks = state.tasks.lock();
+            let Some(job) = tasks.get_mut(id) else {
+                return error(-32602, &format!("no task {id}"));
+            };
+            match method {
+                "tasks/update" => job.answers = Some(params["inputResponses"].clone()),
+                "tasks/cancel" => job.cancelled = true,
+                _ => return Ok(result(look(id, job), true)),
+            }
+            Ok(json!({"resultType": "complete"}))
+        }
+        "tools/call" => match name {
             "echo" | "other" => Ok(result(rich(&params["arguments"]), is_newer)),
             "talk" => Ok(content("talked", is_newer)),
             "ask" if is_newer => match params["requestState"].as_str() {
@@ -364,4 +421,51 @@ fn answer(
         },
         _ => error(-32602, "not here"),
     }
+}
+
+fn begin(state: &Behavior, tool: &str) -> Value {
+    let mut tasks = state.tasks.lock();
+    let id = format!("upstream-task-{}", tasks.len());
+    let mut job = Job {
+        tool: tool.to_owned(),
+        looked: 0,
+        answers: None,
+        cancelled: false,
+    };
+    let mut begun = look(&id, &mut job);
+    begun["resultType"] = json!("task");
+    tasks.insert(id, job);
+    begun
+}
+
+/// How it stands with a task: the first look finds it working.
+fn look(id: &str, job: &mut Job) -> Value {
+    let mut task = json!({
+        "taskId": id, "status": "working", "statusMessage": format!("at {id}\u{200b}"), "ttlMs": null,
+        "pollIntervalMs": 50, "createdAt": "2026-12-01T00:00:00Z", "lastUpdatedAt": "2026-12-01T00:00:00Z",
+    });
+    job.looked += 1;
+    let done = |text: &str| {
+        let mut done = content(text, true);
+        done["_meta"] = json!({"io.modelcontextprotocol/related-task": {"taskId": id}});
+        done
+    };
+    let question = json!({"who": {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}}});
+    let (status, field, value) = match (&*job.tool, &job.answers) {
+        _ if job.cancelled => ("cancelled", "", Value::Null),
+        _ if job.looked < 3 => return task,
+        ("job_hangs", _) => return task,
+        ("job_fails", _) => (
+            "failed",
+            "error",
+            json!({"code": -32603, "message": format!("{id} broke")}),
+        ),
+        ("job_asks", None) => ("input_required", "inputRequests", question),
+        (_, answers) => ("completed", "result", done(&format!("done {answers:?}"))),
+    };
+    task["status"] = json!(status);
+    if !field.is_empty() {
+        task[field] = value;
+    }
+    task
 }

@@ -31,6 +31,7 @@ use crate::fake::{CANARY, Fake};
 
 pub(crate) const OLDER: &str = "2025-11-25";
 pub(crate) const NEWER: &str = "2026-07-28";
+pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
 /// For what must happen; how long it takes is not what these tests are about.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
@@ -86,10 +87,7 @@ impl Desk {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let settings = Settings {
-            fast_lane,
-            ..Settings::default()
-        };
+        let settings = settings(fast_lane);
         let mut served = pipeline.catalogs.changes();
         tokio::spawn(gateway::serve(
             listener,
@@ -112,6 +110,21 @@ impl Desk {
             client: Client::builder(TokioExecutor::new()).build_http(),
             _stop: stop.drop_guard(),
         }
+    }
+
+    /// From now on another server answers, which has nothing in common with the one before but its key and its store.
+    pub(crate) async fn restart(&mut self) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        self.address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let server = gateway::serve(
+            listener,
+            self.pipeline.clone(),
+            settings(true),
+            stop.clone(),
+        );
+        tokio::spawn(server);
+        self._stop = stop.drop_guard();
     }
 
     pub(crate) fn apply(&self, world: &World) {
@@ -173,7 +186,8 @@ impl Desk {
         let meta = &mut params["_meta"];
         meta["io.modelcontextprotocol/protocolVersion"] = json!(NEWER);
         meta["io.modelcontextprotocol/clientCapabilities"] = capabilities;
-        let name = params["name"].as_str().or(params["uri"].as_str());
+        let named = ["name", "uri", "taskId"].map(|field| params[field].as_str());
+        let name = named.into_iter().flatten().next();
         let name = name.unwrap_or_default().to_owned();
         let mut headers = vec![("mcp-protocol-version", NEWER), ("mcp-method", method)];
         if !name.is_empty() {
@@ -240,6 +254,14 @@ impl Desk {
         let tools = self.tools(agent).await;
         let name = |tool: &Value| tool["name"].as_str().unwrap().to_owned();
         tools.iter().map(name).collect()
+    }
+}
+
+fn settings(fast_lane: bool) -> Settings {
+    Settings {
+        fast_lane,
+        state_key: Some("a key that all replicas have".into()),
+        ..Settings::default()
     }
 }
 

@@ -8,3 +8,4 @@ mod fake;
 mod harness;
 mod lists;
 mod relays;
+mod tasks;

@@ -16,7 +16,7 @@ use super::server::{Asking, QUESTIONS, Server, Spoken, Tally};
 use super::trouble::Trouble;
 use super::wire::{Kind, Params, Request};
 use crate::directory::Agent;
-use crate::family::{Call, Client, Family, Features, NEWER, RpcError};
+use crate::family::{Call, Client, Family, Features, NEWER, RpcError, has_tasks};
 use crate::gate::Permit;
 use crate::tool::{Output, ToolError};
 use crate::usage::{self, Usage};
@@ -83,12 +83,15 @@ impl Remote {
         let asking = Asking {
             agent: &permit.agent().uid,
             client: call.client,
+            takes_tasks: self.features.tasks
+                && call.client.protocol_version() == NEWER
+                && has_tasks(&call.client.capabilities()),
             cancelled: &call.cancelled,
         };
         let began = Instant::now();
         let mut tally = Tally::default();
-        let result = self.rounds(&asking, request, &mut tally).await;
-        let output = result.and_then(|result| output(result, call.client));
+        let result = self.outcome(&asking, request, &mut tally).await;
+        let output = result.and_then(|result| self.output(result, &asking));
         let outcome = match &output {
             Ok((_, false)) => "done",
             Ok((_, true)) => "failed",
@@ -162,10 +165,61 @@ impl Remote {
             self.server.has_changed.notify_one();
         }
     }
+
+    /// A result in the words of the client's era, and whether it says that the tool failed.
+    fn output(&self, result: Bytes, asking: &Asking<'_>) -> Result<(Output, bool), Trouble> {
+        let broken = |_| Trouble::Broken("a result cannot be read");
+        let Some(kind) = Kind::of(&result) else {
+            return Err(Trouble::Broken("a result is no object"));
+        };
+        let is_error = kind.is_error();
+        let is_newer = asking.client.protocol_version() == NEWER;
+        match kind.result_type() {
+            Some("input_required") => {
+                let questions = serde_json::from_slice(&result).map_err(broken)?;
+                return Ok((Output::NeedsInput(questions), false));
+            }
+            Some("task") if asking.takes_tasks => {
+                let source = self.server.name.clone();
+                let task = serde_json::from_slice(&result).map_err(broken)?;
+                return Ok((Output::Task { source, task }, false));
+            }
+            Some("complete") if is_newer => {}
+            None if !is_newer => {}
+            None => {
+                let mut all = Vec::with_capacity(result.len() + 32);
+                all.extend_from_slice(b"{\"resultType\":\"complete\"");
+                let rest = result[1..].trim_ascii_start();
+                if rest != b"}" {
+                    all.push(b',');
+                }
+                all.extend_from_slice(rest);
+                return Ok((Output::Raw(all.into()), is_error));
+            }
+            Some("complete") => {
+                let mut members: BTreeMap<Cow<'_, str>, &RawValue> =
+                    serde_json::from_slice(&result).map_err(broken)?;
+                members.remove("resultType");
+                // Revisions before the newer one allow objects only.
+                let is_object = |raw: &&RawValue| raw.get().starts_with('{');
+                if !members.get("structuredContent").is_none_or(is_object) {
+                    members.remove("structuredContent");
+                }
+                let members = json!(members).to_string();
+                return Ok((Output::Raw(members.into()), is_error));
+            }
+            Some(_) => {
+                return Err(Trouble::Broken(
+                    "a result is of a kind that was not asked for",
+                ));
+            }
+        }
+        Ok((Output::Raw(result.clone()), is_error))
+    }
 }
 
 /// The client's answers to the questions of one round.
-async fn answers(questions: &Value, client: &dyn Client) -> Result<Value, Trouble> {
+pub(super) async fn answers(questions: &Value, client: &dyn Client) -> Result<Value, Trouble> {
     let mut answers = Map::new();
     for (key, question) in questions.as_object().into_iter().flatten() {
         let method = question["method"].as_str().unwrap_or_default();
@@ -177,50 +231,4 @@ async fn answers(questions: &Value, client: &dyn Client) -> Result<Value, Troubl
         answers.insert(key.clone(), answer);
     }
     Ok(Value::Object(answers))
-}
-
-/// A result in the words of the client's era, and whether it says that the tool failed.
-fn output(result: Bytes, client: &dyn Client) -> Result<(Output, bool), Trouble> {
-    let broken = |_| Trouble::Broken("a result cannot be read");
-    let Some(kind) = Kind::of(&result) else {
-        return Err(Trouble::Broken("a result is no object"));
-    };
-    let is_error = kind.is_error();
-    let is_newer = client.protocol_version() == NEWER;
-    match kind.result_type() {
-        Some("input_required") => {
-            let questions = serde_json::from_slice(&result).map_err(broken)?;
-            return Ok((Output::NeedsInput(questions), false));
-        }
-        Some("complete") if is_newer => {}
-        None if !is_newer => {}
-        None => {
-            let mut all = Vec::with_capacity(result.len() + 32);
-            all.extend_from_slice(b"{\"resultType\":\"complete\"");
-            let rest = result[1..].trim_ascii_start();
-            if rest != b"}" {
-                all.push(b',');
-            }
-            all.extend_from_slice(rest);
-            return Ok((Output::Raw(all.into()), is_error));
-        }
-        Some("complete") => {
-            let mut members: BTreeMap<Cow<'_, str>, &RawValue> =
-                serde_json::from_slice(&result).map_err(broken)?;
-            members.remove("resultType");
-            // Revisions before the newer one allow objects only.
-            let is_object = |raw: &&RawValue| raw.get().starts_with('{');
-            if !members.get("structuredContent").is_none_or(is_object) {
-                members.remove("structuredContent");
-            }
-            let members = json!(members).to_string();
-            return Ok((Output::Raw(members.into()), is_error));
-        }
-        Some(_) => {
-            return Err(Trouble::Broken(
-                "a result is of a kind that was not asked for",
-            ));
-        }
-    }
-    Ok((Output::Raw(result.clone()), is_error))
 }

@@ -48,6 +48,7 @@ pub(super) async fn discover(server: &Server) -> Result<Answer, Trouble> {
     let asking = Asking {
         agent: "",
         client: &Nobody,
+        takes_tasks: false,
         cancelled: &never,
     };
     let (spoken, capabilities) = negotiate(server, &asking).await?;

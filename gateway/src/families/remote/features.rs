@@ -10,7 +10,7 @@ use super::server::{Asking, Spoken, Tally};
 use super::wire::{Params, Request};
 use crate::connector::visible;
 use crate::directory::Agent;
-use crate::family::{Client, Features, RpcError};
+use crate::family::{Client, Features, RpcError, has_tasks};
 
 /// What a server of these capabilities has.
 pub(super) fn features(capabilities: &Value, spoken: Spoken) -> Features {
@@ -21,6 +21,7 @@ pub(super) fn features(capabilities: &Value, spoken: Spoken) -> Features {
         prompts: has("prompts"),
         completions: has("completions"),
         logging: has("logging"),
+        tasks: spoken.newer && has_tasks(capabilities),
     }
 }
 
@@ -45,7 +46,9 @@ pub(super) async fn request(
         return Ok(Value::Object(Map::new()));
     }
     // What the client sent back of an earlier round comes by way of `Client::retry`.
-    params.retain(|name, _| name != "inputResponses" && name != "requestState");
+    if method != "tasks/update" {
+        params.retain(|name, _| name != "inputResponses" && name != "requestState");
+    }
     match method {
         "prompts/get" => own_name(&mut params, &remote.prefix)?,
         "completion/complete" => {
@@ -62,6 +65,7 @@ pub(super) async fn request(
     let name = match method {
         "prompts/get" => params.get("name"),
         "resources/read" => params.get("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => params.get("taskId"),
         _ => None,
     };
     let name = name.and_then(Value::as_str);
@@ -75,6 +79,7 @@ pub(super) async fn request(
     let asking = Asking {
         agent: &agent.uid,
         client,
+        takes_tasks: remote.features.tasks && method.starts_with("tasks/"),
         cancelled: &never,
     };
     let mut tally = Tally::default();

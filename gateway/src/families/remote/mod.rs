@@ -14,6 +14,7 @@ mod offers;
 mod older;
 mod server;
 mod sessions;
+mod tasks;
 mod trouble;
 mod watch;
 mod wire;

@@ -132,7 +132,7 @@ fn tool(
         effect: Effect::Destroys { idempotent: false },
         served: Served::Entry,
         group: None,
-        interactive: true,
+        interactive: !mirrors.is_empty(),
         origin: Some(Box::new(Origin {
             source: common.source.to_owned(),
             operations: vec![name],

@@ -20,7 +20,7 @@ use super::trouble::Trouble;
 use super::wire::{
     self, METHOD, Message, Meta, NAME, NEWER_VALUE, PROTOCOL_VERSION, Request, SESSION_ID,
 };
-use crate::family::{Client, NEWER, RpcError};
+use crate::family::{Client, NEWER, RpcError, TASKS};
 use crate::outbound::Upstream;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -74,6 +74,8 @@ pub(super) struct Asking<'a> {
     /// UID of the agent; empty for the gateway's own requests.
     pub(super) agent: &'a str,
     pub(super) client: &'a dyn Client,
+    /// Somebody looks after a task, should the server answer with one.
+    pub(super) takes_tasks: bool,
     pub(super) cancelled: &'a CancellationToken,
 }
 
@@ -128,7 +130,11 @@ impl Server {
             NEWER => client.log_level(),
             _ => self.levels.get(asking.agent).map(|level| level.clone()),
         };
-        let capabilities = relayed(client).to_string();
+        let mut capabilities = relayed(client);
+        if asking.takes_tasks {
+            capabilities["extensions"] = json!({TASKS: {}});
+        }
+        let capabilities = capabilities.to_string();
         let meta = Meta {
             capabilities: Some(&capabilities),
             log_level: level,

@@ -77,6 +77,7 @@ async fn listen(server: &Server, spoken: Spoken) -> Result<bool, Trouble> {
         let asking = Asking {
             agent: "",
             client: &Nobody,
+            takes_tasks: false,
             cancelled: &never,
         };
         let session = server.session(&server.key(&asking)).await?;

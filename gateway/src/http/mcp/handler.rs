@@ -17,8 +17,8 @@ use rmcp::model::{
     GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     PromptsCapability, ReadResourceRequestParams, ReadResourceResponse, ResourcesCapability,
-    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
-    TASKS_EXTENSION_ID, Tool, ToolsCapability, UnsubscribeRequestParams,
+    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, Tool,
+    ToolsCapability, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
@@ -29,11 +29,11 @@ use tracing::{error, warn};
 use super::peer::Peer;
 use super::sessions::Session;
 use super::wire::Message;
-use super::{Mcp, asking, results};
+use super::{Mcp, asking, results, tasks};
 use crate::catalog::Catalog;
-use crate::family::{Features, RpcError};
+use crate::family::{Features, RpcError, TASKS};
 use crate::http::access::Caller;
-use crate::pipeline::{Answer, Request};
+use crate::pipeline::{Answer, Patience, Request};
 use crate::tool::Output;
 
 /// Serves one request of one caller.
@@ -155,8 +155,8 @@ impl ServerHandler for Handler {
         });
         capabilities.completions = features.completions.then(Default::default);
         capabilities.logging = features.logging.then(Default::default);
-        if self.is_newer && self.catalog.may_ask() {
-            let tasks = BTreeMap::from([(TASKS_EXTENSION_ID.to_owned(), Default::default())]);
+        if self.is_newer && (self.catalog.may_ask() || features.tasks) {
+            let tasks = BTreeMap::from([(TASKS.to_owned(), Default::default())]);
             capabilities.extensions = Some(tasks);
         }
         let server =
@@ -226,6 +226,9 @@ impl ServerHandler for Handler {
                     .map(CallToolResponse::InputRequired)
                     .map_err(|cause| broken("tools/call", &cause));
             }
+            Answer::Done(Output::Task { source, task }) if patience == Patience::Leave => {
+                return tasks::begun(mcp, caller, &name, source, task).map(CallToolResponse::Task);
+            }
             Answer::Done(output) => results::done(output, self.is_newer),
             Answer::Failed(failure) => match results::protocol_error(&failure) {
                 Some(error) => return Err(rpc_error(error)),
@@ -252,17 +255,25 @@ impl ServerHandler for Handler {
     async fn get_task(
         &self,
         request: GetTaskParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        asking::task(&self.mcp, &self.caller, &request.task_id).await
+        tasks::get(self, &request.task_id, context).await
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        tasks::update(self, &request.task_id, context).await
     }
 
     async fn cancel_task(
         &self,
         request: CancelTaskParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        asking::cancel_task(&self.mcp, &self.caller, &request.task_id).await
+        tasks::cancel(self, &request.task_id, context).await
     }
 
     /// Lets rmcp check the headers that mirror arguments.

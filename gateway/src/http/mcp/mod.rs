@@ -6,9 +6,12 @@ mod lane_fast;
 mod lane_slow;
 
 mod asking;
+mod direct;
 mod handler;
 mod peer;
 mod relay;
+mod seal;
+mod tasks;
 
 mod lists;
 mod results;
@@ -31,14 +34,15 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use jiff::Timestamp;
 use tokio::time::{MissedTickBehavior, timeout};
 use tokio_util::sync::CancellationToken;
 
 pub use self::sessions::Limits;
 
-use self::asking::Seal;
 use self::lane_slow::Posted;
 use self::lists::{List, Lists};
+use self::seal::Seal;
 use self::sessions::{Owner, Session, Sessions};
 use self::streams::Streams;
 use self::subscriptions::Subscriptions;
@@ -199,19 +203,23 @@ impl Mcp {
         }
     }
 
+    fn now(&self) -> Timestamp {
+        self.pipeline.clock.now()
+    }
+
     /// The agent's list as it is now.
     fn list(&self, agent: &Arc<Agent>) -> Arc<List> {
         self.lists.of(&self.catalog(agent))
     }
 
     fn catalog(&self, agent: &Arc<Agent>) -> Arc<Catalog> {
-        let now = self.pipeline.clock.now();
+        let now = self.now();
         self.pipeline.catalogs.of(agent, now)
     }
 
     /// What closes a page of the agent's list.
     fn tail(&self, agent: &Arc<Agent>, is_newer: bool) -> String {
-        let now = self.pipeline.clock.now();
+        let now = self.now();
         let valid_until = self.pipeline.catalogs.of(agent, now).valid_until;
         lists::tail(is_newer, now, valid_until)
     }
@@ -263,7 +271,7 @@ impl Mcp {
             .collect();
         self.pipeline.catalogs.retain(|uid| uids.contains(uid));
         self.lists.retain(|uid| uids.contains(uid));
-        let now = self.pipeline.clock.now();
+        let now = self.now();
         let live: HashMap<Owner, &Arc<Agent>> = snapshot
             .keys
             .values()

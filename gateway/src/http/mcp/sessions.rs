@@ -22,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::lists::List;
 use super::wire::{self, SESSION_ID};
-use crate::family::TASKS;
 use crate::http::access::Caller;
 
 /// How many sessions there may be and how long they live.
@@ -265,13 +264,11 @@ impl Sessions {
     }
 }
 
-/// Whether a client of these capabilities can be asked something, or can look after a call later.
-pub(super) fn answers(capabilities: &ClientCapabilities) -> bool {
-    let extensions = capabilities.extensions.as_ref();
+/// Whether a client of these capabilities can be asked something.
+fn answers(capabilities: &ClientCapabilities) -> bool {
     capabilities.elicitation.is_some()
         || capabilities.sampling.is_some()
         || capabilities.roots.is_some()
-        || extensions.is_some_and(|extensions| extensions.contains_key(TASKS))
 }
 
 impl Owner {
