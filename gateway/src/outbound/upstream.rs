@@ -41,7 +41,7 @@ pub struct UpstreamSettings {
     pub ca_bundle: Option<String>,
     /// Of a whole call, its repeats included; of an event stream only until it begins.
     pub timeout: Duration,
-    /// Of a body, and of one event of a stream.
+    /// Of a body, and of one event of a stream, where nothing else is said.
     pub max_response_bytes: usize,
     /// How many calls run at once; as many may wait, and as many event streams may be open.
     pub concurrency: usize,
@@ -177,12 +177,21 @@ impl Upstream {
     /// The answer's head within the timeout, and its body as it comes. An event stream may last, as long as something
     /// comes now and then; any other body has to come within the timeout as well. Never repeated.
     pub async fn open(&self, request: Request<Bytes>) -> Result<Response<Body>, OutboundError> {
+        self.open_up_to(self.limit, request).await
+    }
+
+    /// The same with a bound of its own, in bytes, of the body or of one event.
+    pub async fn open_up_to(
+        &self,
+        limit: usize,
+        request: Request<Bytes>,
+    ) -> Result<Response<Body>, OutboundError> {
         let deadline = Instant::now() + self.timeout;
         let call = self.origin.prepare(request)?;
         let slot = self.enter(deadline).await?;
-        let head = self.head(&call, deadline).await?;
+        let head = self.head(&call, deadline, limit).await?;
         if !is_events(head.response.headers()) {
-            return Ok(self.whole(head, deadline, slot));
+            return Ok(self.whole(head, deadline, limit, slot));
         }
         drop(slot);
         let Head {
@@ -192,7 +201,7 @@ impl Upstream {
         } = head;
         settle(pass, response.status());
         let slot = self.streams.try_enter().ok_or_else(|| self.busy())?;
-        let rules = self.rules(redactor, slot);
+        let rules = self.rules(redactor, limit, slot);
         Ok(response.map(|incoming| Body::events(incoming, rules, self.idle)))
     }
 
@@ -219,12 +228,12 @@ impl Upstream {
         deadline: Instant,
         slot: Slot,
     ) -> Result<Response<Bytes>, OutboundError> {
-        let head = self.head(call, deadline).await?;
-        let (parts, body) = self.whole(head, deadline, slot).into_parts();
+        let head = self.head(call, deadline, self.limit).await?;
+        let (parts, body) = self.whole(head, deadline, self.limit, slot).into_parts();
         Ok(Response::from_parts(parts, body.whole_bytes().await?))
     }
 
-    fn whole(&self, head: Head, deadline: Instant, slot: Slot) -> Response<Body> {
+    fn whole(&self, head: Head, deadline: Instant, limit: usize, slot: Slot) -> Response<Body> {
         let Head {
             response,
             pass,
@@ -236,21 +245,26 @@ impl Upstream {
         } else {
             Some(pass)
         };
-        let rules = self.rules(redactor, slot);
+        let rules = self.rules(redactor, limit, slot);
         response.map(|incoming| Body::whole(incoming, rules, deadline, self.timeout, pass))
     }
 
-    fn rules(&self, redactor: Option<Arc<Redactor>>, slot: Slot) -> Rules {
+    fn rules(&self, redactor: Option<Arc<Redactor>>, limit: usize, slot: Slot) -> Rules {
         Rules {
             name: self.name.clone(),
-            limit: self.limit,
+            limit,
             redactor,
             slot,
         }
     }
 
     /// Sends the request, once more if the credential was refused and there is another one now.
-    async fn head(&self, call: &Call, deadline: Instant) -> Result<Head, OutboundError> {
+    async fn head(
+        &self,
+        call: &Call,
+        deadline: Instant,
+        limit: usize,
+    ) -> Result<Head, OutboundError> {
         let mut may_renew = true;
         loop {
             let (request, attached) = self.with_credential(call, deadline).await?;
@@ -281,7 +295,7 @@ impl Upstream {
                     continue;
                 }
             }
-            if let Err(error) = self.check(&response) {
+            if let Err(error) = self.check(&response, limit) {
                 settle(pass, response.status());
                 return Err(error);
             }
@@ -315,7 +329,7 @@ impl Upstream {
     }
 
     /// What can be said of an answer by its head.
-    fn check(&self, response: &Response<Incoming>) -> Result<(), OutboundError> {
+    fn check(&self, response: &Response<Incoming>, limit: usize) -> Result<(), OutboundError> {
         let name = || self.name.to_string();
         let status = response.status();
         if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
@@ -328,10 +342,10 @@ impl Upstream {
         if encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
             return Err(OutboundError::Encoded { name: name() });
         }
-        if response.body().size_hint().lower() > self.limit as u64 {
+        if response.body().size_hint().lower() > limit as u64 {
             return Err(OutboundError::TooLarge {
                 name: name(),
-                limit: self.limit,
+                limit,
             });
         }
         Ok(())

@@ -20,11 +20,14 @@ use super::trouble::Trouble;
 use super::wire::{
     self, METHOD, Message, Meta, NAME, NEWER_VALUE, PROTOCOL_VERSION, Request, SESSION_ID,
 };
+use crate::families::openapi;
 use crate::family::{Client, NEWER, RpcError, TASKS};
 use crate::outbound::Upstream;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+/// The longest answer to the gateway itself, which gets lists of tools; agents get less. Documents are as long at most.
+pub(super) const LIST_BYTES: usize = openapi::MAX_BYTES;
 /// What a server may ask a client, each by the capability that it takes.
 pub(super) const QUESTIONS: [(&str, &str); 3] = [
     ("elicitation", "elicitation/create"),
@@ -149,7 +152,7 @@ impl Server {
             headers.insert(NAME, wire::header_value(name));
         }
         headers.extend(request.mirrored.iter().cloned());
-        let asked = self.exchange(id, post, None, client, tally);
+        let asked = self.exchange(id, post, None, asking, tally);
         // A stream that is dropped tells the server enough.
         let answer = asking.cancelled.run_until_cancelled(asked).await;
         answer.unwrap_or(Err(Trouble::Cancelled))
@@ -168,7 +171,7 @@ impl Server {
         };
         let id = self.id();
         let post = self.in_session(session, wire::encode(id, request, &meta));
-        let asked = self.exchange(id, post, Some(session), asking.client, tally);
+        let asked = self.exchange(id, post, Some(session), asking, tally);
         match asking.cancelled.run_until_cancelled(asked).await {
             Some(answer) => answer,
             None => {
@@ -187,14 +190,19 @@ impl Server {
         id: u64,
         post: http::Request<Bytes>,
         session: Option<&Session>,
-        client: &dyn Client,
+        asking: &Asking<'_>,
         tally: &mut Tally,
     ) -> Result<Bytes, Trouble> {
         tally.sent += post.body().len();
-        let (parts, body) = self.upstream.open(post).await?.into_parts();
+        let opened = if asking.agent.is_empty() {
+            self.upstream.open_up_to(LIST_BYTES, post).await?
+        } else {
+            self.upstream.open(post).await?
+        };
+        let (parts, body) = opened.into_parts();
         tally.status = Some(parts.status.as_u16());
         if body.is_events() && parts.status.is_success() {
-            return conversation::follow(self, session, body, id, client, tally).await;
+            return conversation::follow(self, session, body, id, asking.client, tally).await;
         }
         let whole = body.whole_bytes().await?;
         tally.received += whole.len();

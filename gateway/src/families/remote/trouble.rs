@@ -123,6 +123,12 @@ impl Trouble {
     /// For whoever looks after the source.
     pub(super) fn failure(self, name: &str) -> Failure {
         match self {
+            Self::Outbound(OutboundError::TooLarge { limit, .. }) => Failure::new(
+                reason::DOCUMENT_INVALID,
+                format!(
+                    "a page of its list of tools is larger than {limit} bytes: let the server publish less, or in shorter pages"
+                ),
+            ),
             Self::Outbound(error) => connect::failure(error),
             Self::Status(status) if matches!(status.as_u16(), 401 | 403) => {
                 Failure::new(reason::CREDENTIAL_REFUSED, self.sentence(name))
