@@ -1,11 +1,13 @@
 //! What a tool family is: a few tools that belong together, and how calls of them run.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::BoxFuture;
-use serde_json::Value;
+use futures::stream::BoxStream;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::directory::Agent;
@@ -90,6 +92,12 @@ pub trait Family: Send + Sync + 'static {
         Features::default()
     }
 
+    /// Tells an agent what changes of what is `wanted` until it is dropped. A few changes may be missed.
+    fn changes(&self, agent: &Arc<Agent>, wanted: &Wanted) -> BoxStream<'static, Change> {
+        let _ = (agent, wanted);
+        Box::pin(futures::stream::pending())
+    }
+
     /// Answers a request of [`Family::features`] (`resources/…`, `prompts/…`, `completion/complete`, …), JSON in and out.
     ///
     /// One for something that it does not have gets [`RpcError::not_found`]; another family may have it.
@@ -165,8 +173,13 @@ pub trait Client: Send + Sync {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     pub resources: bool,
+    /// It tells when a resource that somebody has subscribed to is updated.
     pub subscriptions: bool,
+    /// It tells when the list of resources has changed.
+    pub resource_changes: bool,
     pub prompts: bool,
+    /// It tells when the list of prompts has changed.
+    pub prompt_changes: bool,
     pub completions: bool,
     pub logging: bool,
     /// Calls may go on as tasks: `tasks/get`, `tasks/update` and `tasks/cancel`, about the server's own ids.
@@ -179,10 +192,64 @@ impl Features {
         Self {
             resources: self.resources | other.resources,
             subscriptions: self.subscriptions | other.subscriptions,
+            resource_changes: self.resource_changes | other.resource_changes,
             prompts: self.prompts | other.prompts,
+            prompt_changes: self.prompt_changes | other.prompt_changes,
             completions: self.completions | other.completions,
             logging: self.logging | other.logging,
             tasks: self.tasks | other.tasks,
+        }
+    }
+}
+
+/// What a client wants to hear of besides its tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    pub resource_list: bool,
+    pub prompt_list: bool,
+    /// URIs of resources.
+    pub resources: BTreeSet<String>,
+}
+
+impl Wanted {
+    /// The part that a family of these features can tell.
+    pub fn of(&self, has: Features) -> Self {
+        Self {
+            resource_list: self.resource_list && has.resource_changes,
+            prompt_list: self.prompt_list && has.prompt_changes,
+            resources: if has.subscriptions {
+                self.resources.clone()
+            } else {
+                BTreeSet::new()
+            },
+        }
+    }
+
+    pub fn covers(&self, change: &Change) -> bool {
+        match change {
+            Change::ResourceList => self.resource_list,
+            Change::PromptList => self.prompt_list,
+            Change::Resource(uri) => self.resources.contains(uri),
+        }
+    }
+}
+
+/// Something has changed that a client may want to hear of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    ResourceList,
+    PromptList,
+    /// The resource of this URI.
+    Resource(String),
+}
+
+impl Change {
+    /// The notification that says so: its method and its parameters.
+    pub fn notification(&self) -> (&'static str, Value) {
+        match self {
+            Self::ResourceList => ("notifications/resources/list_changed", json!({})),
+            Self::PromptList => ("notifications/prompts/list_changed", json!({})),
+            Self::Resource(uri) => ("notifications/resources/updated", json!({"uri": uri})),
         }
     }
 }

@@ -301,7 +301,9 @@ fn relays(
         let granted = Features {
             resources: has.resources && resources,
             subscriptions: has.subscriptions && resources,
+            resource_changes: has.resource_changes && resources,
             prompts: has.prompts && prompts,
+            prompt_changes: has.prompt_changes && prompts,
             completions: has.completions && (resources || prompts),
             logging: has.logging && any,
             tasks: has.tasks && any,

@@ -1,6 +1,6 @@
 //! An MCP server that does what tests need, in the eras that they choose, and remembers what it was sent.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{broadcast, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::harness::{NEWER, OLDER, TASKS};
@@ -44,8 +44,21 @@ pub(crate) struct Behavior {
     pub(crate) opened: AtomicUsize,
     /// Tasks that were begun, by id.
     tasks: Mutex<HashMap<String, Job>>,
-    changed: Notify,
+    said: Said,
+    /// Session and URI of what was subscribed to.
+    subscribed: Mutex<HashSet<(String, String)>>,
+    /// Streams that are open to hear of changes.
+    pub(crate) listeners: AtomicUsize,
     answers: Mutex<HashMap<String, mpsc::Sender<Value>>>,
+}
+
+/// What it says to whoever listens.
+struct Said(broadcast::Sender<Value>);
+
+impl Default for Said {
+    fn default() -> Self {
+        Self(broadcast::Sender::new(16))
+    }
 }
 
 /// A task that was begun.
@@ -125,7 +138,17 @@ impl Fake {
     /// Replaces the tools and says so to whoever listens.
     pub(crate) fn offer(&self, tools: Vec<Value>) {
         *self.state.tools.lock() = tools;
-        self.state.changed.notify_waiters();
+        self.tell("notifications/tools/list_changed", json!({}));
+    }
+
+    /// Says something to whoever listens and has asked for it.
+    pub(crate) fn tell(&self, method: &str, params: Value) {
+        let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
+        let _ = self.state.said.0.send(message);
+    }
+
+    pub(crate) fn listeners(&self) -> usize {
+        self.state.listeners.load(Ordering::SeqCst)
     }
 
     /// What it was sent so far of one method.
@@ -167,7 +190,7 @@ async fn serve(State(state): State<Arc<Behavior>>, request: Request) -> Response
             state.sessions.lock().remove(seen.header("mcp-session-id"));
             plain(StatusCode::OK, json!({}))
         }
-        (&Method::GET, _) | (_, "subscriptions/listen") => listen(state),
+        (&Method::GET, _) | (_, "subscriptions/listen") => listen(state, seen),
         (_, "") => {
             let id = message["id"].to_string();
             if let Some(waiting) = state.answers.lock().remove(&id) {
@@ -196,22 +219,56 @@ fn event(message: &Value) -> Bytes {
     format!("event: message\r\ndata: {message}\r\n\r\n").into()
 }
 
-fn listen(state: Arc<Behavior>) -> Response {
-    let events = stream::unfold(0, move |step| {
-        let state = state.clone();
+/// Counts a stream while it is open.
+struct Listener(Arc<Behavior>);
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.0.listeners.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn listen(state: Arc<Behavior>, seen: Seen) -> Response {
+    state.listeners.fetch_add(1, Ordering::SeqCst);
+    let said = state.said.0.subscribe();
+    let first = stream::iter([Bytes::from(": here\n\n")]);
+    let events = stream::unfold((said, Listener(state)), move |(mut said, listener)| {
+        let seen = seen.clone();
         async move {
-            if step == 0 {
-                return Some((Bytes::from(": here\n\n"), 1));
+            loop {
+                let message = said.recv().await.ok()?;
+                if wants(&listener.0, &seen, &message) {
+                    return Some((event(&message), (said, listener)));
+                }
             }
-            state.changed.notified().await;
-            let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-            Some((event(&changed), 1))
         }
     });
+    let events = futures::StreamExt::chain(first, events);
     streamed(Body::from_stream(futures::StreamExt::map(
         events,
         Ok::<_, std::io::Error>,
     )))
+}
+
+/// Whether whoever listens has asked for this.
+fn wants(state: &Behavior, seen: &Seen, message: &Value) -> bool {
+    let filter = &seen.message["params"]["notifications"];
+    let uri = &message["params"]["uri"];
+    let is_newer = filter.is_object();
+    match message["method"].as_str().unwrap() {
+        "notifications/resources/updated" if is_newer => {
+            let uris = filter["resourceSubscriptions"].as_array();
+            uris.is_some_and(|uris| uris.contains(uri))
+        }
+        "notifications/resources/updated" => {
+            let session = seen.header("mcp-session-id").to_owned();
+            let one = (session, uri.as_str().unwrap().to_owned());
+            state.subscribed.lock().contains(&one)
+        }
+        "notifications/tools/list_changed" => !is_newer || filter["toolsListChanged"] == true,
+        "notifications/prompts/list_changed" => !is_newer || filter["promptsListChanged"] == true,
+        _ => !is_newer || filter["resourcesListChanged"] == true,
+    }
 }
 
 fn streamed(body: Body) -> Response {
@@ -285,8 +342,8 @@ fn respond(state: Arc<Behavior>, seen: Seen, is_newer: bool) -> Response {
 fn capabilities() -> Value {
     json!({
         "tools": {"listChanged": true},
-        "resources": {},
-        "prompts": {},
+        "resources": {"subscribe": true, "listChanged": true},
+        "prompts": {"listChanged": true},
         "logging": {},
         "completions": {},
         "extensions": {TASKS: {}},
@@ -370,6 +427,20 @@ fn answer(
             json!({"resources": [{"uri": "crm://1", "name": "one"}]}),
             is_newer,
         )),
+        "resources/subscribe" | "resources/unsubscribe" => {
+            let uri = params["uri"].as_str().unwrap().to_owned();
+            if !uri.starts_with("crm://") {
+                return error(-32002, "no such resource");
+            }
+            let one = (seen.header("mcp-session-id").to_owned(), uri);
+            let mut subscribed = state.subscribed.lock();
+            if method == "resources/subscribe" {
+                subscribed.insert(one);
+            } else {
+                subscribed.remove(&one);
+            }
+            Ok(json!({}))
+        }
         "resources/read" if params["uri"] == "crm://1" => Ok(result(
             json!({"contents": [{"uri": "crm://1", "text": "one"}]}),
             is_newer,

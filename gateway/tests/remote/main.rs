@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod calls;
+mod changes;
 mod conversations;
 mod fake;
 mod harness;

@@ -37,10 +37,10 @@ async fn task(desk: &Desk, agent: &str, method: &str, id: &str) -> Value {
 async fn settled(desk: &Desk, id: &str) -> Value {
     loop {
         let answer = task(desk, "one", "tasks/get", id).await;
+        assert_eq!(answer["result"]["taskId"], id, "{answer}");
         if answer["result"]["status"] != "working" {
             return answer["result"].clone();
         }
-        assert_eq!(answer["result"]["taskId"], id, "{answer}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -84,7 +84,7 @@ async fn a_client_that_takes_tasks_looks_after_one_under_an_id_of_ours() {
         assert_eq!(working["statusMessage"], format!("at {id}"));
         assert_eq!(working["pollIntervalMs"], 500);
         assert_eq!(working["ttlMs"], 7 * 24 * 3_600_000);
-        desk.restart().await;
+        desk.move_on().await;
         let done = settled(&desk, &id).await;
         assert_eq!(done["status"], "completed", "{done}");
         assert_eq!(done["result"]["content"][0]["text"], "done None");

@@ -6,17 +6,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use super::changes;
 use super::features;
 use super::mirror::{self, Mirror};
 use super::server::{Asking, QUESTIONS, Server, Spoken, Tally};
 use super::trouble::Trouble;
 use super::wire::{Kind, Params, Request};
 use crate::directory::Agent;
-use crate::family::{Call, Client, Family, Features, NEWER, RpcError, has_tasks};
+use crate::family::{Call, Change, Client, Family, Features, NEWER, RpcError, Wanted, has_tasks};
 use crate::gate::Permit;
 use crate::tool::{Output, ToolError};
 use crate::usage::{self, Usage};
@@ -50,6 +52,10 @@ impl Family for Remote {
 
     fn features(&self) -> Features {
         self.features
+    }
+
+    fn changes(&self, agent: &Arc<Agent>, wanted: &Wanted) -> BoxStream<'static, Change> {
+        changes::of(&self.server, self.spoken, &agent.uid, wanted.clone())
     }
 
     fn request<'a>(

@@ -10,7 +10,7 @@ use super::server::{QUESTIONS, Server, Tally, relayed};
 use super::sessions::Session;
 use super::trouble::Trouble;
 use super::wire::Message;
-use crate::family::{Client, NEWER, RpcError};
+use crate::family::{Change, Client, NEWER, RpcError};
 use crate::outbound::Body;
 
 /// Reads until the answer to `id`. Between two messages the server may take as long as a call may.
@@ -87,6 +87,10 @@ async fn pass_on(server: &Server, method: &str, mut params: Value, id: u64, clie
             server.has_changed.notify_one();
             return;
         }
+        "notifications/resources/list_changed" => {
+            return server.changes.list(Change::ResourceList);
+        }
+        "notifications/prompts/list_changed" => return server.changes.list(Change::PromptList),
         _ => return,
     }
     let _ = client.notify(method, params).await;

@@ -14,6 +14,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::changes::Changes;
 use super::conversation;
 use super::sessions::{Session, Sessions};
 use super::trouble::Trouble;
@@ -46,6 +47,8 @@ pub(super) struct Server {
     pub(super) sessions: Sessions,
     /// From which level on agents want log messages, by UID.
     pub(super) levels: DashMap<String, Value>,
+    /// What changes besides the tools.
+    pub(super) changes: Changes,
     /// Somebody has noticed that the server offers something else now.
     pub(super) has_changed: Notify,
 }
@@ -92,6 +95,7 @@ impl Server {
             next_id: AtomicU64::new(1),
             sessions: Sessions::new(),
             levels: DashMap::new(),
+            changes: Changes::new(),
             has_changed: Notify::new(),
         }
     }

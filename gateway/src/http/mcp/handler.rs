@@ -147,10 +147,15 @@ impl ServerHandler for Handler {
             .tells_changes(&self.caller.agent, self.is_newer)
             .then_some(true);
         capabilities.tools = Some(tools);
-        capabilities.prompts = features.prompts.then(PromptsCapability::default);
+        capabilities.prompts = features.prompts.then(|| {
+            let mut prompts = PromptsCapability::default();
+            prompts.list_changed = features.prompt_changes.then_some(true);
+            prompts
+        });
         capabilities.resources = features.resources.then(|| {
             let mut resources = ResourcesCapability::default();
             resources.subscribe = features.subscriptions.then_some(true);
+            resources.list_changed = features.resource_changes.then_some(true);
             resources
         });
         capabilities.completions = features.completions.then(Default::default);
@@ -355,14 +360,23 @@ impl ServerHandler for Handler {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.relay(
+        let uri = request.uri.clone();
+        let asked = self.relay(
             |has| has.subscriptions,
             "resources/subscribe",
             request,
             context,
-        )
-        .await
-        .map(|_: Value| ())
+        );
+        let _: Value = asked.await?;
+        match &self.session {
+            Some(session) if !session.subscribe(uri, &self.catalog) => {
+                Err(ErrorData::invalid_params(
+                    "Too many subscriptions: a session may have 64; unsubscribe from one first",
+                    None,
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn unsubscribe(
@@ -370,6 +384,9 @@ impl ServerHandler for Handler {
         request: UnsubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        if let Some(session) = &self.session {
+            session.unsubscribe(&request.uri, &self.catalog);
+        }
         self.relay(
             |has| has.subscriptions,
             "resources/unsubscribe",

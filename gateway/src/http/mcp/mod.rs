@@ -13,6 +13,7 @@ mod relay;
 mod seal;
 mod tasks;
 
+mod listening;
 mod lists;
 mod results;
 mod sessions;
@@ -197,6 +198,7 @@ impl Mcp {
         match self.sessions.find(request.headers(), caller) {
             Ok(session) => {
                 let (stream, events) = session.open_stream();
+                session.listen(&self.catalog(&caller.agent));
                 self.streams.endless(events, None, stream)
             }
             Err(status) => no_session(status),
@@ -289,19 +291,23 @@ impl Mcp {
         self.pipeline.metrics.set_sessions(self.sessions.count());
         self.subscriptions.sweep(|owner| live.contains_key(owner));
         for session in self.sessions.connected() {
-            if let Some(agent) = live.get(&session.owner)
-                && self.tells_changes(agent, false)
-                && self.has_changed(agent, &mut session.list.lock())
+            let Some(agent) = live.get(&session.owner) else {
+                continue;
+            };
+            session.listen(&self.catalog(agent));
+            if self.tells_changes(agent, false) && self.has_changed(agent, &mut session.list.lock())
             {
                 session.push(wire::event(
                     br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
                 ));
             }
         }
-        for subscription in self.subscriptions.of_tools() {
-            if let Some(agent) = live.get(&subscription.owner)
-                && self.has_changed(agent, &mut subscription.list.lock())
-            {
+        for subscription in self.subscriptions.all() {
+            let Some(agent) = live.get(&subscription.owner) else {
+                continue;
+            };
+            subscription.listen(&self.catalog(agent));
+            if subscription.tools && self.has_changed(agent, &mut subscription.list.lock()) {
                 subscription.tools_changed();
             }
         }
