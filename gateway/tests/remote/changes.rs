@@ -158,7 +158,11 @@ async fn only_resources_that_are_there_are_subscribed_to_and_not_too_many() {
     for at in 0..64 {
         assert_eq!(subscribe(format!("crm://{at}")).await["result"], json!({}));
     }
-    let refused = subscribe("crm://64".to_owned()).await;
-    let message = refused["error"]["message"].as_str().unwrap();
-    assert!(message.contains("unsubscribe from one first"), "{refused}");
+    for refused in [
+        subscribe("crm://64".to_owned()).await,
+        subscribe(format!("crm://{}", "x".repeat(3_000))).await,
+    ] {
+        let message = refused["error"]["message"].as_str().unwrap();
+        assert!(message.contains("unsubscribe from one first"), "{refused}");
+    }
 }

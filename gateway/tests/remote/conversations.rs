@@ -61,6 +61,20 @@ async fn a_question_of_the_older_era_goes_to_a_client_that_can_be_asked() {
     let deaf = desk.session("one", json!({})).await;
     let result = desk.call_in("one", &deaf, "crm_ask").await;
     assert!(text(&result).contains("-32601"), "{result}");
+    let note = |answer: &Value| answer["result"]["content"][1]["text"].to_string();
+    assert!(
+        note(&result).contains("has not declared that it can be asked"),
+        "{result}"
+    );
+    let params = json!({"name": "crm_ask", "arguments": {}});
+    let newer = desk
+        .newer("one", json!({"elicitation": {}}), "tools/call", params)
+        .await;
+    assert!(text(&newer).contains("-32601"), "{newer}");
+    assert!(
+        note(&newer).contains("connect with an older one"),
+        "{newer}"
+    );
     let declared: Vec<Value> = upstream
         .seen("initialize")
         .iter()

@@ -98,6 +98,9 @@ impl Remote {
         let mut tally = Tally::default();
         let result = self.outcome(&asking, request, &mut tally).await;
         let output = result.and_then(|result| self.output(result, &asking));
+        let note = tally
+            .asked_in_vain
+            .then(|| asked_in_vain(&self.server.name, call.client));
         let outcome = match &output {
             Ok((_, false)) => "done",
             Ok((_, true)) => "failed",
@@ -117,11 +120,16 @@ impl Remote {
             request_bytes: tally.sent,
             response_bytes: tally.received,
         });
-        match output {
-            Ok((output, _)) => Ok(output),
-            Err(trouble) => {
+        match (output, note) {
+            (Ok((Output::Raw(result), _)), Some(note)) => Ok(Output::Raw(noted(result, &note))),
+            (Ok((output, _)), _) => Ok(output),
+            (Err(trouble), note) => {
                 self.notice(&trouble);
-                Err(trouble.tool_error(&self.server.name))
+                let mut error = trouble.tool_error(&self.server.name);
+                if let Some(note) = note {
+                    error.message = format!("{} {note}", error.message);
+                }
+                Err(error)
             }
         }
     }
@@ -222,6 +230,31 @@ impl Remote {
         }
         Ok((Output::Raw(result.clone()), is_error))
     }
+}
+
+/// What the agent reads whose client could not be asked.
+fn asked_in_vain(server: &str, client: &dyn Client) -> String {
+    let instead = match client.protocol_version() {
+        NEWER => {
+            "a server of an older revision cannot ask a client of this one: connect with an older one to be asked"
+        }
+        _ => "the client has not declared that it can be asked",
+    };
+    format!(
+        "[{server} asked its client something in the middle of this call and was refused: {instead}.]"
+    )
+}
+
+/// A result with a note at its end; what is no result stays as it is.
+fn noted(result: Bytes, note: &str) -> Bytes {
+    let Ok(mut told) = serde_json::from_slice::<Value>(&result) else {
+        return result;
+    };
+    let Some(content) = told.get_mut("content").and_then(Value::as_array_mut) else {
+        return result;
+    };
+    content.push(json!({"type": "text", "text": note}));
+    told.to_string().into()
 }
 
 /// The client's answers to the questions of one round.

@@ -73,6 +73,8 @@ pub(super) struct Tally {
     pub(super) status: Option<u16>,
     pub(super) sent: usize,
     pub(super) received: usize,
+    /// The server asked in the middle of it, and its client cannot be asked.
+    pub(super) asked_in_vain: bool,
 }
 
 /// Who asks, and for whom.

@@ -4,12 +4,13 @@
 //! server that makes nothing but tasks of a tool says so, and then the gateway takes the task itself.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use tokio::time::{Instant, sleep};
 
 use super::call::{Remote, answers};
@@ -21,6 +22,9 @@ use crate::family::{NEWER, TASKS};
 /// How often the gateway looks after a task that it waits for, whatever the server suggests.
 const LEAST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// How often a task may ask while the gateway waits for it.
+const MOST_QUESTIONS: usize = 10;
 
 /// How it stands with a task.
 #[derive(Deserialize)]
@@ -35,7 +39,7 @@ struct Task<'a> {
     result: Option<&'a RawValue>,
     #[serde(borrow)]
     error: Option<&'a RawValue>,
-    input_requests: Option<Value>,
+    input_requests: Option<Map<String, Value>>,
 }
 
 impl<'a> Task<'a> {
@@ -83,7 +87,8 @@ impl Remote {
         begun: Bytes,
         tally: &mut Tally,
     ) -> Result<Bytes, Trouble> {
-        let deadline = Instant::now() + self.server.patience;
+        let mut deadline = Instant::now() + self.server.patience;
+        let mut answered = HashSet::new();
         let id = Task::read(&begun)?.task_id.into_owned();
         let about = |method, params: Params| Request {
             method,
@@ -110,16 +115,26 @@ impl Remote {
                     break Trouble::CannotAsk("only a client that takes tasks can be asked by one");
                 }
                 "input_required" => {
-                    let questions = task.input_requests.unwrap_or_default();
-                    let answers = match answers(&questions, asking.client).await {
-                        Ok(answers) => answers,
-                        Err(trouble) => break trouble,
-                    };
-                    let params = Params::default().with("inputResponses", &answers);
-                    let request = about("tasks/update", params);
-                    self.server
-                        .ask(self.spoken, asking, &request, tally)
-                        .await?;
+                    let mut questions = task.input_requests.unwrap_or_default();
+                    // Those that it has not taken the answers of yet.
+                    questions.retain(|key, _| answered.insert(key.clone()));
+                    if answered.len() > MOST_QUESTIONS {
+                        break Trouble::CannotAsk("it asks again and again");
+                    }
+                    if !questions.is_empty() {
+                        let answers = match answers(&Value::Object(questions), asking.client).await
+                        {
+                            Ok(answers) => answers,
+                            Err(trouble) => break trouble,
+                        };
+                        // A person has as long as their client gives them.
+                        deadline = Instant::now() + self.server.patience;
+                        let params = Params::default().with("inputResponses", &answers);
+                        let request = about("tasks/update", params);
+                        self.server
+                            .ask(self.spoken, asking, &request, tally)
+                            .await?;
+                    }
                 }
                 _ => {}
             }
@@ -139,8 +154,7 @@ impl Remote {
             let request = about("tasks/get", Params::default());
             match self.server.ask(self.spoken, asking, &request, tally).await {
                 Ok(told) => answer = told,
-                Err(Trouble::Cancelled) => break Trouble::Cancelled,
-                Err(trouble) => return Err(trouble),
+                Err(trouble) => break trouble,
             }
         };
         let never = Default::default();

@@ -371,7 +371,7 @@ impl ServerHandler for Handler {
         match &self.session {
             Some(session) if !session.subscribe(uri, &self.catalog) => {
                 Err(ErrorData::invalid_params(
-                    "Too many subscriptions: a session may have 64; unsubscribe from one first",
+                    "Too many subscriptions: a session may have 64, of URIs of 2,048 bytes at most; unsubscribe from one first",
                     None,
                 ))
             }

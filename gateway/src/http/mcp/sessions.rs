@@ -121,8 +121,9 @@ pub(super) struct OpenStream {
 
 /// Messages that may wait on a stream before its client counts as gone.
 pub(super) const QUEUE: usize = 16;
-/// Resources that one client can subscribe to.
+/// Resources that one client can subscribe to, and bytes of their URIs.
 pub(super) const MOST_RESOURCES: usize = 64;
+pub(super) const LONGEST_URI: usize = 2_048;
 /// Kinds of clients that are remembered before unused ones are forgotten.
 const KINDS: usize = 1024;
 
@@ -306,11 +307,12 @@ impl Session {
         self.wants_logs.load(Ordering::Relaxed) || answers(&self.client.capabilities)
     }
 
-    /// Subscribes to a resource; `false` when there are too many.
+    /// Subscribes to a resource; `false` when there are too many, or its URI is too long.
     pub(super) fn subscribe(self: &Arc<Self>, uri: String, catalog: &Catalog) -> bool {
         {
             let mut subscribed = self.subscribed.lock();
-            if subscribed.len() >= MOST_RESOURCES && !subscribed.contains(&uri) {
+            let is_full = subscribed.len() >= MOST_RESOURCES && !subscribed.contains(&uri);
+            if is_full || uri.len() > LONGEST_URI {
                 return false;
             }
             subscribed.insert(uri);

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::lane_fast::Request;
 use super::listening::{Listening, Tell};
 use super::lists::List;
-use super::sessions::{MOST_RESOURCES, Owner, QUEUE};
+use super::sessions::{LONGEST_URI, MOST_RESOURCES, Owner, QUEUE};
 use super::{Mcp, wire};
 use crate::catalog::Catalog;
 use crate::family::Wanted;
@@ -50,10 +50,11 @@ pub(super) fn listen(mcp: &Arc<Mcp>, caller: &Caller, request: &Request<'_>) -> 
     accepted.tools_list_changed = wanted.tools_list_changed.filter(|wanted| *wanted);
     let catalog = mcp.catalog(&caller.agent);
     let resources = wanted.resource_subscriptions.unwrap_or_default();
+    let resources = resources.into_iter().filter(|uri| uri.len() <= LONGEST_URI);
     let asked = Wanted {
         resource_list: wanted.resources_list_changed == Some(true),
         prompt_list: wanted.prompts_list_changed == Some(true),
-        resources: resources.into_iter().take(MOST_RESOURCES).collect(),
+        resources: resources.take(MOST_RESOURCES).collect(),
     };
     let told = asked.of(catalog.features());
     accepted.resources_list_changed = told.resource_list.then_some(true);

@@ -29,6 +29,8 @@ const LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
 const LEAST_POLL_MS: u64 = 500;
 /// Characters of a server's id.
 const LONGEST_ID: usize = 1_024;
+/// Characters of a server's own words that are passed on.
+const WORDS: usize = 1_000;
 /// Where results name the task that they belong to.
 const RELATED: &str = "io.modelcontextprotocol/related-task";
 
@@ -65,7 +67,7 @@ impl AtSource {
     fn show(&self, task: &mut Value, id: &str) {
         let hide = |text: &mut Value| {
             if let Some(said) = text.as_str() {
-                *text = value(&visible(&said.replace(&self.id, id)));
+                *text = value(&self.hide(said, id));
             }
         };
         task["taskId"] = value(id);
@@ -91,6 +93,12 @@ impl AtSource {
                 *result = told;
             }
         }
+    }
+
+    /// A server's own words, without its id of the task.
+    fn hide(&self, said: &str, instead: &str) -> String {
+        let said: String = said.chars().take(WORDS).collect();
+        visible(&said.replace(&self.id, instead)).into_owned()
     }
 
     fn broken(&self) -> ErrorData {
@@ -164,10 +172,7 @@ fn refusal(at: &AtSource, error: RpcError) -> ErrorData {
     match error.code {
         // It has ended and is forgotten, or the server has none any more.
         -32602 | -32601 => unknown(),
-        code => {
-            let said = error.message.replace(&at.id, "the task");
-            ErrorData::new(ErrorCode(code), visible(&said).into_owned(), None)
-        }
+        code => ErrorData::new(ErrorCode(code), at.hide(&error.message, "the task"), None),
     }
 }
 
