@@ -1,11 +1,13 @@
 //! What a tool family is: a few tools that belong together, and how calls of them run.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::BoxFuture;
-use serde_json::Value;
+use futures::stream::BoxStream;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::directory::Agent;
@@ -18,6 +20,14 @@ pub const NEWER: &str = "2026-07-28";
 pub const OLDER: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 /// The extension of the protocol for calls that go on for longer than a request.
 pub const TASKS: &str = "io.modelcontextprotocol/tasks";
+
+/// Whether these capabilities, of a client or a server, have tasks among them.
+pub fn has_tasks(capabilities: &Value) -> bool {
+    capabilities["extensions"][TASKS].is_object()
+}
+
+/// Code of the error that a server gives whose client lacks a capability.
+pub const MISSING_CAPABILITY: i32 = -32021;
 
 /// A tool family. Adding one is a folder under `families/` and a line in `families/mod.rs`.
 pub trait Family: Send + Sync + 'static {
@@ -82,6 +92,12 @@ pub trait Family: Send + Sync + 'static {
         Features::default()
     }
 
+    /// Tells an agent what changes of what is `wanted` until it is dropped. A few changes may be missed.
+    fn changes(&self, agent: &Arc<Agent>, wanted: &Wanted) -> BoxStream<'static, Change> {
+        let _ = (agent, wanted);
+        Box::pin(futures::stream::pending())
+    }
+
     /// Answers a request of [`Family::features`] (`resources/…`, `prompts/…`, `completion/complete`, …), JSON in and out.
     ///
     /// One for something that it does not have gets [`RpcError::not_found`]; another family may have it.
@@ -127,7 +143,8 @@ impl Call<'_> {
     }
 }
 
-/// The client of a running call. One on the fast lane cannot be talked to: see [`Tool::interactive`].
+/// The client of a running call. On the fast lane it neither wants progress nor comes back from earlier questions: see
+/// [`Tool::interactive`].
 pub trait Client: Send + Sync {
     /// Revision of the protocol that the request speaks.
     fn protocol_version(&self) -> &str;
@@ -156,10 +173,17 @@ pub trait Client: Send + Sync {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Features {
     pub resources: bool,
+    /// It tells when a resource that somebody has subscribed to is updated.
     pub subscriptions: bool,
+    /// It tells when the list of resources has changed.
+    pub resource_changes: bool,
     pub prompts: bool,
+    /// It tells when the list of prompts has changed.
+    pub prompt_changes: bool,
     pub completions: bool,
     pub logging: bool,
+    /// Calls may go on as tasks: `tasks/get`, `tasks/update` and `tasks/cancel`, about the server's own ids.
+    pub tasks: bool,
 }
 
 impl Features {
@@ -168,9 +192,64 @@ impl Features {
         Self {
             resources: self.resources | other.resources,
             subscriptions: self.subscriptions | other.subscriptions,
+            resource_changes: self.resource_changes | other.resource_changes,
             prompts: self.prompts | other.prompts,
+            prompt_changes: self.prompt_changes | other.prompt_changes,
             completions: self.completions | other.completions,
             logging: self.logging | other.logging,
+            tasks: self.tasks | other.tasks,
+        }
+    }
+}
+
+/// What a client wants to hear of besides its tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    pub resource_list: bool,
+    pub prompt_list: bool,
+    /// URIs of resources.
+    pub resources: BTreeSet<String>,
+}
+
+impl Wanted {
+    /// The part that a family of these features can tell.
+    pub fn of(&self, has: Features) -> Self {
+        Self {
+            resource_list: self.resource_list && has.resource_changes,
+            prompt_list: self.prompt_list && has.prompt_changes,
+            resources: if has.subscriptions {
+                self.resources.clone()
+            } else {
+                BTreeSet::new()
+            },
+        }
+    }
+
+    pub fn covers(&self, change: &Change) -> bool {
+        match change {
+            Change::ResourceList => self.resource_list,
+            Change::PromptList => self.prompt_list,
+            Change::Resource(uri) => self.resources.contains(uri),
+        }
+    }
+}
+
+/// Something has changed that a client may want to hear of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    ResourceList,
+    PromptList,
+    /// The resource of this URI.
+    Resource(String),
+}
+
+impl Change {
+    /// The notification that says so: its method and its parameters.
+    pub fn notification(&self) -> (&'static str, Value) {
+        match self {
+            Self::ResourceList => ("notifications/resources/list_changed", json!({})),
+            Self::PromptList => ("notifications/prompts/list_changed", json!({})),
+            Self::Resource(uri) => ("notifications/resources/updated", json!({"uri": uri})),
         }
     }
 }
@@ -184,6 +263,19 @@ pub struct RpcError {
 }
 
 impl RpcError {
+    /// Whether a server refuses because its client lacks the capability that the path leads to.
+    pub fn requires(&self, path: &[&str]) -> bool {
+        let required = self
+            .data
+            .as_ref()
+            .filter(|_| self.code == MISSING_CAPABILITY);
+        let required = required.and_then(|data| data.get("requiredCapabilities"));
+        let mut steps = path.iter();
+        required
+            .and_then(|required| steps.try_fold(required, |at, step| at.get(step)))
+            .is_some()
+    }
+
     /// There is no such method.
     pub fn no_method(method: &str) -> Self {
         Self {

@@ -487,6 +487,10 @@ enum Kept {
         value: serde_json::Value,
     },
     Raw(serde_json::Value),
+    Task {
+        source: String,
+        task: serde_json::Value,
+    },
     Failed {
         refused: bool,
         message: String,
@@ -505,6 +509,10 @@ impl Kept {
                 Self::Raw(serde_json::from_slice(result).unwrap_or_default())
             }
             Ok(Output::NeedsInput(value)) => Self::Raw(value.clone()),
+            Ok(Output::Task { source, task }) => Self::Task {
+                source: source.clone(),
+                task: task.clone(),
+            },
             Err(error) => Self::Failed {
                 refused: error.kind == ErrorKind::Refused,
                 message: error.message.clone(),
@@ -517,6 +525,7 @@ impl Kept {
             Self::Text(text) => Ok(Output::Text(text)),
             Self::Structured { text, value } => Ok(Output::Structured { text, value }),
             Self::Raw(value) => Ok(Output::Raw(value.to_string().into())),
+            Self::Task { source, task } => Ok(Output::Task { source, task }),
             Self::Failed {
                 refused: true,
                 message,

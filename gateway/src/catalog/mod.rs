@@ -13,7 +13,6 @@ use chandlery_crds::{Listing, check};
 use dashmap::DashMap;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 pub use self::registry::{Offer, Registry, Taken};
@@ -48,54 +47,19 @@ pub struct Entry {
     pub tool: Arc<Tool>,
     pub family: Arc<dyn Family>,
     pub rights: Rights,
-    talks: Talks,
-}
-
-/// When a call talks to its client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Talks {
-    Never,
-    /// If the client listens.
-    ToListeners,
-    Always,
+    /// A call is interactive, or may have to wait for a person.
+    pub is_conversation: bool,
 }
 
 impl Entry {
     fn new(tool: Arc<Tool>, family: Arc<dyn Family>, rights: Rights) -> Self {
-        let talks = match &tool.origin {
-            _ if rights.may_ask() => Talks::Always,
-            _ if !tool.interactive => Talks::Never,
-            Some(_) if !has_mirrored(&tool.input_schema) => Talks::ToListeners,
-            _ => Talks::Always,
-        };
         Self {
+            is_conversation: tool.interactive || rights.may_ask(),
             tool,
             family,
             rights,
-            talks,
         }
     }
-
-    /// Whether a call talks to its client while it runs, may have to wait for a person, or has headers that mirror
-    /// arguments.
-    pub fn is_conversation(&self, client_listens: impl FnOnce() -> bool) -> bool {
-        match self.talks {
-            Talks::Never => false,
-            Talks::ToListeners => client_listens(),
-            Talks::Always => true,
-        }
-    }
-}
-
-/// Whether headers mirror any of the parameters.
-fn has_mirrored(schema: &Map<String, Value>) -> bool {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    schema.contains_key("x-mcp-header")
-        || properties
-            .into_iter()
-            .flat_map(Map::values)
-            .filter_map(Value::as_object)
-            .any(has_mirrored)
 }
 
 /// The catalogs that are in use, one per agent.
@@ -337,9 +301,12 @@ fn relays(
         let granted = Features {
             resources: has.resources && resources,
             subscriptions: has.subscriptions && resources,
+            resource_changes: has.resource_changes && resources,
             prompts: has.prompts && prompts,
+            prompt_changes: has.prompt_changes && prompts,
             completions: has.completions && (resources || prompts),
             logging: has.logging && any,
+            tasks: has.tasks && any,
         };
         Some((family.clone(), granted))
     });

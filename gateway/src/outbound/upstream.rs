@@ -42,7 +42,7 @@ pub struct UpstreamSettings {
     pub ca_bundle: Option<String>,
     /// Of a whole call, its repeats included; of an event stream only until it begins.
     pub timeout: Duration,
-    /// Of a body, and of one event of a stream.
+    /// Of a body, and of one event of a stream, where nothing else is said.
     pub max_response_bytes: usize,
     /// How many calls run at once; as many may wait, and as many event streams may be open.
     pub concurrency: usize,
@@ -95,6 +95,8 @@ struct Head {
     response: Response<Incoming>,
     admission: Admission,
     redactor: Option<Arc<Redactor>>,
+    /// How long its body may be.
+    limit: usize,
 }
 
 impl Upstream {
@@ -187,10 +189,19 @@ impl Upstream {
     /// The answer's head within the timeout, and its body as it comes. An event stream may last, as long as something
     /// comes now and then; any other body has to come within the timeout as well. Never repeated.
     pub async fn open(&self, request: Request<Bytes>) -> Result<Response<Body>, OutboundError> {
+        self.open_up_to(self.limit, request).await
+    }
+
+    /// The same with a bound of its own, in bytes, of the body or of one event.
+    pub async fn open_up_to(
+        &self,
+        limit: usize,
+        request: Request<Bytes>,
+    ) -> Result<Response<Body>, OutboundError> {
         let deadline = Instant::now() + self.timeout;
         let call = self.origin.prepare(request)?;
         let slot = self.enter(deadline).await?;
-        let mut head = self.head(&call, deadline).await?;
+        let mut head = self.head(&call, deadline, limit).await?;
         if !is_events(head.response.headers()) {
             return Ok(self.whole(head, deadline, slot));
         }
@@ -225,7 +236,7 @@ impl Upstream {
         deadline: Instant,
         slot: Slot,
     ) -> Result<Response<Bytes>, OutboundError> {
-        let head = self.head(call, deadline).await?;
+        let head = self.head(call, deadline, self.limit).await?;
         let (parts, body) = self.whole(head, deadline, slot).into_parts();
         Ok(Response::from_parts(parts, body.whole_bytes().await?))
     }
@@ -244,10 +255,11 @@ impl Upstream {
             response,
             admission,
             redactor,
+            limit,
         } = head;
         let rules = Rules {
             name: self.name.clone(),
-            limit: self.limit,
+            limit,
             redactor,
             admission,
             slot,
@@ -272,7 +284,12 @@ impl Upstream {
     }
 
     /// Sends the request, once more if the credential was refused and there is another one now.
-    async fn head(&self, call: &Call, deadline: Instant) -> Result<Head, OutboundError> {
+    async fn head(
+        &self,
+        call: &Call,
+        deadline: Instant,
+        limit: usize,
+    ) -> Result<Head, OutboundError> {
         let mut may_renew = true;
         loop {
             let (request, attached) = self.with_credential(call, deadline).await?;
@@ -295,7 +312,7 @@ impl Upstream {
                     continue;
                 }
             }
-            if let Err(error) = self.check(&response) {
+            if let Err(error) = self.check(&response, limit) {
                 if response.status().is_server_error() {
                     admission.answered(response.status(), Instant::now());
                 }
@@ -310,6 +327,7 @@ impl Upstream {
                 response,
                 admission,
                 redactor,
+                limit,
             });
         }
     }
@@ -332,7 +350,7 @@ impl Upstream {
     }
 
     /// What can be said of an answer by its head.
-    fn check(&self, response: &Response<Incoming>) -> Result<(), OutboundError> {
+    fn check(&self, response: &Response<Incoming>, limit: usize) -> Result<(), OutboundError> {
         let name = || self.name.to_string();
         let status = response.status();
         if status.is_redirection() && status != StatusCode::NOT_MODIFIED {
@@ -345,10 +363,10 @@ impl Upstream {
         if encodings.any(|encoding| !encoding.as_bytes().eq_ignore_ascii_case(b"identity")) {
             return Err(OutboundError::Encoded { name: name() });
         }
-        if response.body().size_hint().lower() > self.limit as u64 {
+        if response.body().size_hint().lower() > limit as u64 {
             return Err(OutboundError::TooLarge {
                 name: name(),
-                limit: self.limit,
+                limit,
             });
         }
         Ok(())

@@ -95,9 +95,9 @@ pub struct Prepared {
 
 impl Prepared {
     /// Whether the call talks to its client while it runs, or may have to wait for a person.
-    pub fn is_conversation(&self, client_listens: impl FnOnce() -> bool) -> bool {
+    pub fn is_conversation(&self) -> bool {
         let found = self.target.found.as_ref();
-        found.is_ok_and(|entry| entry.is_conversation(client_listens))
+        found.is_ok_and(|entry| entry.is_conversation)
     }
 }
 

@@ -12,10 +12,11 @@ use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
 use super::board::State;
+use super::clean::{self, Hidden};
 use super::offers::Place;
 use super::pins::{self, Change, Kind};
 use super::store::{self, Approved, Revision};
-use super::{Maker, Parts, clean};
+use super::{Maker, Parts};
 use crate::catalog::{Offer, Taken};
 use crate::connector::{Connector, Failure, Offered, OfferedTool};
 use crate::directory::ToolSource;
@@ -219,7 +220,7 @@ impl Followed {
             }
             if let Some(effect) = claimed
                 && said_by_a_person
-                && pins::is_approved(&approved.tools, tools, operation)
+                && pins::is_approved(&approved.tools, &revision.tools, operation)
             {
                 tool.effect = effect;
             }
@@ -330,16 +331,26 @@ struct Read {
 /// What is offered without hidden characters, and no more than there is room for; with what there is to say of that.
 fn tidy(mut offered: Offered) -> (Offered, Vec<NotedTool>) {
     let mut hidden = Vec::new();
-    for offered in &mut offered.tools {
-        if clean::tool(&mut offered.tool) {
-            let origin = offered.tool.origin.as_ref();
-            hidden.push(NotedTool {
-                name: origin.map_or("", |origin| origin.operation()).to_owned(),
-                reason: "HiddenCharacters".to_owned(),
-                message: "it held characters that nobody sees; they are taken out".to_owned(),
-            });
+    let left_out = &mut offered.left_out;
+    offered.tools.retain_mut(|offered| {
+        let found = clean::tool(&mut offered.tool);
+        let origin = offered.tool.origin.as_ref();
+        let note = |message: String| NotedTool {
+            name: origin.map_or("", |origin| origin.operation()).to_owned(),
+            reason: "HiddenCharacters".to_owned(),
+            message,
+        };
+        match found {
+            Hidden::Nothing => {}
+            Hidden::Texts => hidden.push(note(
+                "it held characters that nobody sees; they are taken out".to_owned(),
+            )),
+            Hidden::Names(schema) => left_out.push(note(format!(
+                "a name or a value in its {schema} holds characters that nobody sees: let the source write it without them"
+            ))),
         }
-    }
+        !matches!(found, Hidden::Names(_))
+    });
     for cut in offered.tools.drain(MOST.min(offered.tools.len())..) {
         let origin = cut.tool.origin.as_ref();
         offered.left_out.push(NotedTool {

@@ -21,8 +21,8 @@ pub struct Tool {
     pub served: Served,
     /// Where a grouped list has it; `None` when it stands there by itself.
     pub group: Option<Group>,
-    /// The tool talks to the client while it runs (progress, questions, log messages), or its schema has parameters
-    /// that headers mirror (`x-mcp-header`). A tool of a source may talk, and does without a client that listens.
+    /// Calls talk to their client without looking whether it listens, or have headers that mirror arguments
+    /// (`x-mcp-header`): the fast lane has neither.
     pub interactive: bool,
     /// Where it comes from; `None` for what is built in.
     pub origin: Option<Box<Origin>>,
@@ -180,6 +180,13 @@ pub enum Output {
     /// Questions to the client, as an `input_required` result of the newer era: the call is not done. Its
     /// `requestState` is sealed on its way to the client, and is good for the same call of the same agent alone.
     NeedsInput(Value),
+    /// The call goes on as a task of the server behind a ToolSource, given as it told: a `CreateTaskResult` of the newer
+    /// era. Its id is sealed on its way to the client.
+    Task {
+        /// Name of the ToolSource.
+        source: String,
+        task: Value,
+    },
 }
 
 impl Output {
@@ -188,7 +195,7 @@ impl Output {
         match self {
             Self::Text(text) | Self::Structured { text, .. } => text.len(),
             Self::Raw(result) => result.len(),
-            Self::NeedsInput(value) => value.to_string().len(),
+            Self::NeedsInput(value) | Self::Task { task: value, .. } => value.to_string().len(),
         }
     }
 }

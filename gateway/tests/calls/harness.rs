@@ -157,7 +157,7 @@ impl Gateway {
         match self.ok(agent, tool, arguments).await {
             Output::Text(text) | Output::Structured { text, .. } => text,
             Output::Raw(result) => String::from_utf8(result.to_vec()).unwrap(),
-            Output::NeedsInput(value) => value.to_string(),
+            Output::NeedsInput(value) | Output::Task { task: value, .. } => value.to_string(),
         }
     }
 

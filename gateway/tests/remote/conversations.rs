@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::fake::Fake;
-use crate::harness::{Desk, NEWER, World, request, text};
+use crate::harness::{Desk, NEWER, World, eventually, request, text};
 
 #[tokio::test]
 async fn progress_and_log_messages_reach_a_client_that_wants_them() {
@@ -61,6 +61,20 @@ async fn a_question_of_the_older_era_goes_to_a_client_that_can_be_asked() {
     let deaf = desk.session("one", json!({})).await;
     let result = desk.call_in("one", &deaf, "crm_ask").await;
     assert!(text(&result).contains("-32601"), "{result}");
+    let note = |answer: &Value| answer["result"]["content"][1]["text"].to_string();
+    assert!(
+        note(&result).contains("has not declared that it can be asked"),
+        "{result}"
+    );
+    let params = json!({"name": "crm_ask", "arguments": {}});
+    let newer = desk
+        .newer("one", json!({"elicitation": {}}), "tools/call", params)
+        .await;
+    assert!(text(&newer).contains("-32601"), "{newer}");
+    assert!(
+        note(&newer).contains("connect with an older one"),
+        "{newer}"
+    );
     let declared: Vec<Value> = upstream
         .seen("initialize")
         .iter()
@@ -140,4 +154,50 @@ async fn a_client_of_the_older_era_is_asked_what_a_newer_server_asks() {
     let result = events.last().await;
     assert!(text(&result).contains("Ada"), "{result}");
     assert!(result["result"].get("resultType").is_none());
+}
+
+// A client that could be asked does not pay for it: its answer is a stream only if something is said before the result.
+#[tokio::test]
+async fn what_a_call_says_reaches_its_client_on_either_lane() {
+    for (newer, older) in [(true, false), (false, true)] {
+        for fast_lane in [true, false] {
+            let upstream = Fake::start(newer, older).await;
+            let desk = Desk::open_with(&upstream, &World::default(), fast_lane).await;
+            let session = desk
+                .session("one", json!({"elicitation": {}, "roots": {}}))
+                .await;
+            let level = request("logging/setLevel", json!({"level": "info"}));
+            desk.older("one", &session, &level).await.last().await;
+            let call = |tool: &str| request("tools/call", json!({"name": tool, "arguments": {}}));
+            let quiet = desk.older("one", &session, &call("crm_echo")).await;
+            assert!(!quiet.is_stream);
+            let talk = desk.older("one", &session, &call("crm_talk")).await;
+            assert!(talk.is_stream);
+            let said = talk.all().await;
+            assert_eq!(said.len(), 2, "{said:?}");
+            assert_eq!(said[0]["params"]["data"], "at work");
+            assert_eq!(text(&said[1]), "talked");
+
+            let meta = json!({"io.modelcontextprotocol/logLevel": "warning"});
+            let params = json!({"name": "crm_talk", "arguments": {}, "_meta": meta});
+            let answer = desk.newer("one", json!({}), "tools/call", params).await;
+            assert_eq!(text(&answer), "talked");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_goes_while_it_is_asked_has_cancelled_its_call() {
+    for fast_lane in [true, false] {
+        let upstream = Fake::start(false, true).await;
+        let desk = Desk::open_with(&upstream, &World::default(), fast_lane).await;
+        let session = desk.session("one", json!({"elicitation": {}})).await;
+        let call = request("tools/call", json!({"name": "crm_ask", "arguments": {}}));
+        let mut events = desk.older("one", &session, &call).await;
+        let question = events.next().await.unwrap();
+        assert_eq!(question["method"], "elicitation/create");
+        drop(events);
+        let told = async || !upstream.seen("notifications/cancelled").is_empty();
+        eventually("the server is told", told).await;
+    }
 }

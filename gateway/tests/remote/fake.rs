@@ -1,6 +1,6 @@
 //! An MCP server that does what tests need, in the eras that they choose, and remembers what it was sent.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,10 +16,10 @@ use http_body_util::BodyExt;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{broadcast, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::harness::{NEWER, OLDER};
+use crate::harness::{NEWER, OLDER, TASKS};
 
 /// The credential; it must never be seen anywhere else.
 pub(crate) const CANARY: &str = "canary-Zq7-of-the-upstream";
@@ -42,8 +42,31 @@ pub(crate) struct Behavior {
     /// Parameters of `initialize`, by session.
     pub(crate) sessions: Mutex<HashMap<String, Value>>,
     pub(crate) opened: AtomicUsize,
-    changed: Notify,
+    /// Tasks that were begun, by id.
+    tasks: Mutex<HashMap<String, Job>>,
+    said: Said,
+    /// Session and URI of what was subscribed to.
+    subscribed: Mutex<HashSet<(String, String)>>,
+    /// Streams that are open to hear of changes.
+    pub(crate) listeners: AtomicUsize,
     answers: Mutex<HashMap<String, mpsc::Sender<Value>>>,
+}
+
+/// What it says to whoever listens.
+struct Said(broadcast::Sender<Value>);
+
+impl Default for Said {
+    fn default() -> Self {
+        Self(broadcast::Sender::new(16))
+    }
+}
+
+/// A task that was begun.
+struct Job {
+    tool: String,
+    looked: usize,
+    answers: Option<Value>,
+    cancelled: bool,
 }
 
 /// A request that came in.
@@ -66,6 +89,13 @@ impl Seen {
     }
 }
 
+impl Behavior {
+    /// Forgets what it was sent.
+    pub(crate) fn forget_calls(&self) {
+        self.seen.lock().clear();
+    }
+}
+
 pub(crate) fn tool(name: &str) -> Value {
     json!({"name": name, "description": format!("Does {name}."), "inputSchema": {"type": "object"}})
 }
@@ -78,7 +108,20 @@ impl Fake {
         state.older.store(older, Ordering::SeqCst);
         state.page.store(100, Ordering::SeqCst);
         let names = [
-            "echo", "talk", "ask", "big", "broken", "strict", "leak", "hang", "other",
+            "echo",
+            "talk",
+            "ask",
+            "big",
+            "broken",
+            "strict",
+            "leak",
+            "hang",
+            "other",
+            "job",
+            "job_asks",
+            "job_hangs",
+            "job_fails",
+            "job_maybe",
         ];
         *state.tools.lock() = names.map(tool).to_vec();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -95,7 +138,17 @@ impl Fake {
     /// Replaces the tools and says so to whoever listens.
     pub(crate) fn offer(&self, tools: Vec<Value>) {
         *self.state.tools.lock() = tools;
-        self.state.changed.notify_waiters();
+        self.tell("notifications/tools/list_changed", json!({}));
+    }
+
+    /// Says something to whoever listens and has asked for it.
+    pub(crate) fn tell(&self, method: &str, params: Value) {
+        let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
+        let _ = self.state.said.0.send(message);
+    }
+
+    pub(crate) fn listeners(&self) -> usize {
+        self.state.listeners.load(Ordering::SeqCst)
     }
 
     /// What it was sent so far of one method.
@@ -137,7 +190,7 @@ async fn serve(State(state): State<Arc<Behavior>>, request: Request) -> Response
             state.sessions.lock().remove(seen.header("mcp-session-id"));
             plain(StatusCode::OK, json!({}))
         }
-        (&Method::GET, _) | (_, "subscriptions/listen") => listen(state),
+        (&Method::GET, _) | (_, "subscriptions/listen") => listen(state, seen),
         (_, "") => {
             let id = message["id"].to_string();
             if let Some(waiting) = state.answers.lock().remove(&id) {
@@ -166,22 +219,56 @@ fn event(message: &Value) -> Bytes {
     format!("event: message\r\ndata: {message}\r\n\r\n").into()
 }
 
-fn listen(state: Arc<Behavior>) -> Response {
-    let events = stream::unfold(0, move |step| {
-        let state = state.clone();
+/// Counts a stream while it is open.
+struct Listener(Arc<Behavior>);
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.0.listeners.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn listen(state: Arc<Behavior>, seen: Seen) -> Response {
+    state.listeners.fetch_add(1, Ordering::SeqCst);
+    let said = state.said.0.subscribe();
+    let first = stream::iter([Bytes::from(": here\n\n")]);
+    let events = stream::unfold((said, Listener(state)), move |(mut said, listener)| {
+        let seen = seen.clone();
         async move {
-            if step == 0 {
-                return Some((Bytes::from(": here\n\n"), 1));
+            loop {
+                let message = said.recv().await.ok()?;
+                if wants(&listener.0, &seen, &message) {
+                    return Some((event(&message), (said, listener)));
+                }
             }
-            state.changed.notified().await;
-            let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-            Some((event(&changed), 1))
         }
     });
+    let events = futures::StreamExt::chain(first, events);
     streamed(Body::from_stream(futures::StreamExt::map(
         events,
         Ok::<_, std::io::Error>,
     )))
+}
+
+/// Whether whoever listens has asked for this.
+fn wants(state: &Behavior, seen: &Seen, message: &Value) -> bool {
+    let filter = &seen.message["params"]["notifications"];
+    let uri = &message["params"]["uri"];
+    let is_newer = filter.is_object();
+    match message["method"].as_str().unwrap() {
+        "notifications/resources/updated" if is_newer => {
+            let uris = filter["resourceSubscriptions"].as_array();
+            uris.is_some_and(|uris| uris.contains(uri))
+        }
+        "notifications/resources/updated" => {
+            let session = seen.header("mcp-session-id").to_owned();
+            let one = (session, uri.as_str().unwrap().to_owned());
+            state.subscribed.lock().contains(&one)
+        }
+        "notifications/tools/list_changed" => !is_newer || filter["toolsListChanged"] == true,
+        "notifications/prompts/list_changed" => !is_newer || filter["promptsListChanged"] == true,
+        _ => !is_newer || filter["resourcesListChanged"] == true,
+    }
 }
 
 fn streamed(body: Body) -> Response {
@@ -255,10 +342,11 @@ fn respond(state: Arc<Behavior>, seen: Seen, is_newer: bool) -> Response {
 fn capabilities() -> Value {
     json!({
         "tools": {"listChanged": true},
-        "resources": {},
-        "prompts": {},
+        "resources": {"subscribe": true, "listChanged": true},
+        "prompts": {"listChanged": true},
         "logging": {},
         "completions": {},
+        "extensions": {TASKS: {}},
     })
 }
 
@@ -304,6 +392,7 @@ fn answer(
     is_newer: bool,
 ) -> Result<Value, Value> {
     let error = |code: i32, message: &str| Err(json!({"code": code, "message": message}));
+    let name = params["name"].as_str().unwrap_or_default();
     match method {
         "server/discover" => {
             let mut versions = vec![NEWER];
@@ -338,11 +427,50 @@ fn answer(
             json!({"resources": [{"uri": "crm://1", "name": "one"}]}),
             is_newer,
         )),
+        "resources/subscribe" | "resources/unsubscribe" => {
+            let uri = params["uri"].as_str().unwrap().to_owned();
+            if !uri.starts_with("crm://") {
+                return error(-32002, "no such resource");
+            }
+            let one = (seen.header("mcp-session-id").to_owned(), uri);
+            let mut subscribed = state.subscribed.lock();
+            if method == "resources/subscribe" {
+                subscribed.insert(one);
+            } else {
+                subscribed.remove(&one);
+            }
+            Ok(json!({}))
+        }
         "resources/read" if params["uri"] == "crm://1" => Ok(result(
             json!({"contents": [{"uri": "crm://1", "text": "one"}]}),
             is_newer,
         )),
-        "tools/call" => match params["name"].as_str().unwrap_or_default() {
+        "tools/call" if is_newer && name.starts_with("job") => {
+            let can = &params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
+            if can["extensions"].get(TASKS).is_some() {
+                return Ok(begin(state, name));
+            }
+            if name == "job_maybe" {
+                return Ok(content("done at once", true));
+            }
+            let required = json!({"requiredCapabilities": {"extensions": {TASKS: {}}}});
+            Err(json!({"code": -32021, "message": "tasks only", "data": required}))
+        }
+        "tasks/get" | "tasks/update" | "tasks/cancel" => {
+            let id = params["taskId"].as_str().unwrap_or_default();
+            assert_eq!(seen.header("mcp-name"), id);
+            let mut tasks = state.tasks.lock();
+            let Some(job) = tasks.get_mut(id) else {
+                return error(-32602, &format!("no task {id}"));
+            };
+            match method {
+                "tasks/update" => job.answers = Some(params["inputResponses"].clone()),
+                "tasks/cancel" => job.cancelled = true,
+                _ => return Ok(result(look(id, job), true)),
+            }
+            Ok(json!({"resultType": "complete"}))
+        }
+        "tools/call" => match name {
             "echo" | "other" => Ok(result(rich(&params["arguments"]), is_newer)),
             "talk" => Ok(content("talked", is_newer)),
             "ask" if is_newer => match params["requestState"].as_str() {
@@ -364,4 +492,51 @@ fn answer(
         },
         _ => error(-32602, "not here"),
     }
+}
+
+fn begin(state: &Behavior, tool: &str) -> Value {
+    let mut tasks = state.tasks.lock();
+    let id = format!("upstream-task-{}", tasks.len());
+    let mut job = Job {
+        tool: tool.to_owned(),
+        looked: 0,
+        answers: None,
+        cancelled: false,
+    };
+    let mut begun = look(&id, &mut job);
+    begun["resultType"] = json!("task");
+    tasks.insert(id, job);
+    begun
+}
+
+/// How it stands with a task: the first look finds it working.
+fn look(id: &str, job: &mut Job) -> Value {
+    let mut task = json!({
+        "taskId": id, "status": "working", "statusMessage": format!("at {id}\u{200b}"), "ttlMs": null,
+        "pollIntervalMs": 50, "createdAt": "2026-12-01T00:00:00Z", "lastUpdatedAt": "2026-12-01T00:00:00Z",
+    });
+    job.looked += 1;
+    let done = |text: &str| {
+        let mut done = content(text, true);
+        done["_meta"] = json!({"io.modelcontextprotocol/related-task": {"taskId": id}});
+        done
+    };
+    let question = json!({"who": {"method": "elicitation/create", "params": {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}}});
+    let (status, field, value) = match (&*job.tool, &job.answers) {
+        _ if job.cancelled => ("cancelled", "", Value::Null),
+        _ if job.looked < 3 => return task,
+        ("job_hangs", _) => return task,
+        ("job_fails", _) => (
+            "failed",
+            "error",
+            json!({"code": -32603, "message": format!("{id} broke")}),
+        ),
+        ("job_asks", None) => ("input_required", "inputRequests", question),
+        (_, answers) => ("completed", "result", done(&format!("done {answers:?}"))),
+    };
+    task["status"] = json!(status);
+    if !field.is_empty() {
+        task[field] = value;
+    }
+    task
 }

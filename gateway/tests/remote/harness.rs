@@ -15,7 +15,7 @@ use chandlery_gateway::outbound::{self, Outbound};
 use chandlery_gateway::pipeline::Pipeline;
 use chandlery_gateway::store::{Clock, Store, StoreUrl};
 use chandlery_gateway::usage::Usage;
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
@@ -31,6 +31,7 @@ use crate::fake::{CANARY, Fake};
 
 pub(crate) const OLDER: &str = "2025-11-25";
 pub(crate) const NEWER: &str = "2026-07-28";
+pub(crate) const TASKS: &str = "io.modelcontextprotocol/tasks";
 /// For what must happen; how long it takes is not what these tests are about.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
@@ -51,7 +52,7 @@ pub(crate) struct Desk {
     manifests: TempDir,
     data: TempDir,
     client: Client<HttpConnector, Full<Bytes>>,
-    _stop: DropGuard,
+    stops: Vec<DropGuard>,
 }
 
 impl Desk {
@@ -86,10 +87,7 @@ impl Desk {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let settings = Settings {
-            fast_lane,
-            ..Settings::default()
-        };
+        let settings = settings(fast_lane);
         let mut served = pipeline.catalogs.changes();
         tokio::spawn(gateway::serve(
             listener,
@@ -110,8 +108,23 @@ impl Desk {
             manifests,
             data,
             client: Client::builder(TokioExecutor::new()).build_http(),
-            _stop: stop.drop_guard(),
+            stops: vec![stop.drop_guard()],
         }
+    }
+
+    /// From now on another replica answers, which has nothing in common with the one before but its key and its store.
+    pub(crate) async fn move_on(&mut self) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        self.address = listener.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let server = gateway::serve(
+            listener,
+            self.pipeline.clone(),
+            settings(true),
+            stop.clone(),
+        );
+        tokio::spawn(server);
+        self.stops.push(stop.drop_guard());
     }
 
     pub(crate) fn apply(&self, world: &World) {
@@ -136,16 +149,29 @@ impl Desk {
     }
 
     async fn send(&self, agent: &str, headers: &[(&str, &str)], message: &Value) -> Events {
+        self.exchange(agent, Method::POST, headers, message.to_string())
+            .await
+    }
+
+    async fn exchange(
+        &self,
+        agent: &str,
+        method: Method,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> Events {
         let key = std::fs::read_to_string(key_file(self.data.path(), &format!("team.{agent}")));
         let url = format!("http://{}/runtime/agents/team.{agent}/mcp", self.address);
-        let mut request = Request::post(url)
+        let mut request = Request::builder()
+            .method(method)
+            .uri(url)
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")
             .header("authorization", format!("Bearer {}", key.unwrap()));
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        let request = request.body(Full::from(message.to_string())).unwrap();
+        let request = request.body(Full::from(body)).unwrap();
         let response = tokio::time::timeout(SOON, self.client.request(request));
         let (parts, body) = response
             .await
@@ -168,19 +194,32 @@ impl Desk {
         agent: &str,
         capabilities: Value,
         method: &str,
-        mut params: Value,
+        params: Value,
     ) -> Value {
+        let answer = self.begin(agent, capabilities, method, params).await;
+        answer.last().await
+    }
+
+    /// The same, whose answer may be a stream that lasts.
+    pub(crate) async fn begin(
+        &self,
+        agent: &str,
+        capabilities: Value,
+        method: &str,
+        mut params: Value,
+    ) -> Events {
         let meta = &mut params["_meta"];
         meta["io.modelcontextprotocol/protocolVersion"] = json!(NEWER);
         meta["io.modelcontextprotocol/clientCapabilities"] = capabilities;
-        let name = params["name"].as_str().or(params["uri"].as_str());
+        let named = ["name", "uri", "taskId"].map(|field| params[field].as_str());
+        let name = named.into_iter().flatten().next();
         let name = name.unwrap_or_default().to_owned();
         let mut headers = vec![("mcp-protocol-version", NEWER), ("mcp-method", method)];
         if !name.is_empty() {
             headers.push(("mcp-name", &name));
         }
         let message = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
-        self.send(agent, &headers, &message).await.last().await
+        self.send(agent, &headers, &message).await
     }
 
     /// A call of the newer era by a client that can do nothing.
@@ -206,6 +245,13 @@ impl Desk {
     pub(crate) async fn older(&self, agent: &str, session: &str, message: &Value) -> Events {
         let headers = [("mcp-session-id", session), ("mcp-protocol-version", OLDER)];
         self.send(agent, &headers, message).await
+    }
+
+    /// Opens the stream of a session.
+    pub(crate) async fn stream(&self, agent: &str, session: &str) -> Events {
+        let headers = [("mcp-session-id", session), ("mcp-protocol-version", OLDER)];
+        self.exchange(agent, Method::GET, &headers, String::new())
+            .await
     }
 
     /// A call inside a session; the last message of the answer.
@@ -240,6 +286,14 @@ impl Desk {
         let tools = self.tools(agent).await;
         let name = |tool: &Value| tool["name"].as_str().unwrap().to_owned();
         tools.iter().map(name).collect()
+    }
+}
+
+fn settings(fast_lane: bool) -> Settings {
+    Settings {
+        fast_lane,
+        state_key: Some("a key that all replicas have".into()),
+        ..Settings::default()
     }
 }
 

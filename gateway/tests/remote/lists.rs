@@ -56,6 +56,8 @@ async fn what_cannot_be_a_tool_is_left_out_with_a_reason() {
         with("crlf", "inputSchema", properties(json!({"type": "string", "x-mcp-header": "A\r\nB: c"}))),
         with("secret", "inputSchema", json!({"type": "object", "properties": {"password": {"type": "string", "x-mcp-header": "P"}}})),
         with("hidden", "description", json!("seen\u{e0041}<!-- unseen -->\u{1b}[31m")),
+        with("smuggler", "inputSchema", properties(json!({"enum": ["a", "b\u{e0041}\u{e0042}"]}))),
+        with("param", "inputSchema", json!({"type": "object", "properties": {"id\u{200b}": {}}})),
     ]);
     let desk = Desk::open(&upstream, &World::default()).await;
     let names = desk.names("one").await;
@@ -72,11 +74,50 @@ async fn what_cannot_be_a_tool_is_left_out_with_a_reason() {
         ("crlf", "InvalidHeader"),
         ("secret", "InvalidHeader"),
         ("hidden", "HiddenCharacters"),
+        ("smuggler", "HiddenCharacters"),
+        ("param", "HiddenCharacters"),
     ] {
         assert_eq!(desk.noted(name), reason);
     }
     let tools = desk.tools("one").await;
     assert_eq!(tools[2]["description"], "seen");
+}
+
+// How long an answer may be says nothing of lists, which have a bound of their own.
+#[tokio::test]
+async fn a_long_list_is_read_and_one_that_is_too_long_leaves_the_last_good_one() {
+    for (newer, older) in [(true, false), (false, true)] {
+        let upstream = Fake::start(newer, older).await;
+        let world = World {
+            source: "  maxResponseBytes: 1024\n  refreshEvery: 10s",
+            ..World::default()
+        };
+        let long = |name: &str, bytes: usize| {
+            let mut tool = tool(name);
+            tool["description"] = json!("x".repeat(bytes));
+            tool
+        };
+        upstream.offer(vec![tool("short"), long("long", 3 << 20)]);
+        let desk = Desk::open(&upstream, &world).await;
+        assert_eq!(desk.names("one").await, ["crm_short", "crm_long"]);
+        let listens = async || {
+            let seen = upstream.state.seen.lock();
+            seen.iter()
+                .any(|seen| seen.http == "GET" || seen.method() == "subscriptions/listen")
+        };
+        eventually("the gateway listens", listens).await;
+        upstream.offer(vec![tool("short"), long("long", 21 << 20)]);
+        let failed = async || desk.state().report.failure.is_some();
+        eventually("the list is too long", failed).await;
+        let failure = desk.state().report.failure.unwrap();
+        assert!(
+            failure.message.contains("let the server publish less"),
+            "{failure:?}"
+        );
+        assert_eq!(desk.names("one").await, ["crm_short", "crm_long"]);
+        let answer = desk.call("one", "crm_echo", json!({})).await;
+        assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    }
 }
 
 #[tokio::test]

@@ -3,8 +3,10 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod calls;
+mod changes;
 mod conversations;
 mod fake;
 mod harness;
 mod lists;
 mod relays;
+mod tasks;

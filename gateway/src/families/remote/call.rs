@@ -6,17 +6,19 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use futures::stream::BoxStream;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
+use super::changes;
 use super::features;
 use super::mirror::{self, Mirror};
 use super::server::{Asking, QUESTIONS, Server, Spoken, Tally};
 use super::trouble::Trouble;
 use super::wire::{Kind, Params, Request};
 use crate::directory::Agent;
-use crate::family::{Call, Client, Family, Features, NEWER, RpcError};
+use crate::family::{Call, Change, Client, Family, Features, NEWER, RpcError, Wanted, has_tasks};
 use crate::gate::Permit;
 use crate::tool::{Output, ToolError};
 use crate::usage::{self, Usage};
@@ -52,6 +54,10 @@ impl Family for Remote {
         self.features
     }
 
+    fn changes(&self, agent: &Arc<Agent>, wanted: &Wanted) -> BoxStream<'static, Change> {
+        changes::of(&self.server, self.spoken, &agent.uid, wanted.clone())
+    }
+
     fn request<'a>(
         &'a self,
         agent: &'a Arc<Agent>,
@@ -83,12 +89,18 @@ impl Remote {
         let asking = Asking {
             agent: &permit.agent().uid,
             client: call.client,
+            takes_tasks: self.features.tasks
+                && call.client.protocol_version() == NEWER
+                && has_tasks(&call.client.capabilities()),
             cancelled: &call.cancelled,
         };
         let began = Instant::now();
         let mut tally = Tally::default();
-        let result = self.rounds(&asking, request, &mut tally).await;
-        let output = result.and_then(|result| output(result, call.client));
+        let result = self.outcome(&asking, request, &mut tally).await;
+        let output = result.and_then(|result| self.output(result, &asking));
+        let note = tally
+            .asked_in_vain
+            .then(|| asked_in_vain(&self.server.name, call.client));
         let outcome = match &output {
             Ok((_, false)) => "done",
             Ok((_, true)) => "failed",
@@ -108,11 +120,16 @@ impl Remote {
             request_bytes: tally.sent,
             response_bytes: tally.received,
         });
-        match output {
-            Ok((output, _)) => Ok(output),
-            Err(trouble) => {
+        match (output, note) {
+            (Ok((Output::Raw(result), _)), Some(note)) => Ok(Output::Raw(noted(result, &note))),
+            (Ok((output, _)), _) => Ok(output),
+            (Err(trouble), note) => {
                 self.notice(&trouble);
-                Err(trouble.tool_error(&self.server.name))
+                let mut error = trouble.tool_error(&self.server.name);
+                if let Some(note) = note {
+                    error.message = format!("{} {note}", error.message);
+                }
+                Err(error)
             }
         }
     }
@@ -162,10 +179,86 @@ impl Remote {
             self.server.has_changed.notify_one();
         }
     }
+
+    /// A result in the words of the client's era, and whether it says that the tool failed.
+    fn output(&self, result: Bytes, asking: &Asking<'_>) -> Result<(Output, bool), Trouble> {
+        let broken = |_| Trouble::Broken("a result cannot be read");
+        let Some(kind) = Kind::of(&result) else {
+            return Err(Trouble::Broken("a result is no object"));
+        };
+        let is_error = kind.is_error();
+        let is_newer = asking.client.protocol_version() == NEWER;
+        match kind.result_type() {
+            Some("input_required") => {
+                let questions = serde_json::from_slice(&result).map_err(broken)?;
+                return Ok((Output::NeedsInput(questions), false));
+            }
+            Some("task") if asking.takes_tasks => {
+                let source = self.server.name.clone();
+                let task = serde_json::from_slice(&result).map_err(broken)?;
+                return Ok((Output::Task { source, task }, false));
+            }
+            Some("complete") if is_newer => {}
+            None if !is_newer => {}
+            None => {
+                let mut all = Vec::with_capacity(result.len() + 32);
+                all.extend_from_slice(b"{\"resultType\":\"complete\"");
+                let rest = result[1..].trim_ascii_start();
+                if rest != b"}" {
+                    all.push(b',');
+                }
+                all.extend_from_slice(rest);
+                return Ok((Output::Raw(all.into()), is_error));
+            }
+            Some("complete") => {
+                let mut members: BTreeMap<Cow<'_, str>, &RawValue> =
+                    serde_json::from_slice(&result).map_err(broken)?;
+                members.remove("resultType");
+                // Revisions before the newer one allow objects only.
+                let is_object = |raw: &&RawValue| raw.get().starts_with('{');
+                if !members.get("structuredContent").is_none_or(is_object) {
+                    members.remove("structuredContent");
+                }
+                let members = json!(members).to_string();
+                return Ok((Output::Raw(members.into()), is_error));
+            }
+            Some(_) => {
+                return Err(Trouble::Broken(
+                    "a result is of a kind that was not asked for",
+                ));
+            }
+        }
+        Ok((Output::Raw(result.clone()), is_error))
+    }
+}
+
+/// What the agent reads whose client could not be asked.
+fn asked_in_vain(server: &str, client: &dyn Client) -> String {
+    let instead = match client.protocol_version() {
+        NEWER => {
+            "a server of an older revision cannot ask a client of this one: connect with an older one to be asked"
+        }
+        _ => "the client has not declared that it can be asked",
+    };
+    format!(
+        "[{server} asked its client something in the middle of this call and was refused: {instead}.]"
+    )
+}
+
+/// A result with a note at its end; what is no result stays as it is.
+fn noted(result: Bytes, note: &str) -> Bytes {
+    let Ok(mut told) = serde_json::from_slice::<Value>(&result) else {
+        return result;
+    };
+    let Some(content) = told.get_mut("content").and_then(Value::as_array_mut) else {
+        return result;
+    };
+    content.push(json!({"type": "text", "text": note}));
+    told.to_string().into()
 }
 
 /// The client's answers to the questions of one round.
-async fn answers(questions: &Value, client: &dyn Client) -> Result<Value, Trouble> {
+pub(super) async fn answers(questions: &Value, client: &dyn Client) -> Result<Value, Trouble> {
     let mut answers = Map::new();
     for (key, question) in questions.as_object().into_iter().flatten() {
         let method = question["method"].as_str().unwrap_or_default();
@@ -177,50 +270,4 @@ async fn answers(questions: &Value, client: &dyn Client) -> Result<Value, Troubl
         answers.insert(key.clone(), answer);
     }
     Ok(Value::Object(answers))
-}
-
-/// A result in the words of the client's era, and whether it says that the tool failed.
-fn output(result: Bytes, client: &dyn Client) -> Result<(Output, bool), Trouble> {
-    let broken = |_| Trouble::Broken("a result cannot be read");
-    let Some(kind) = Kind::of(&result) else {
-        return Err(Trouble::Broken("a result is no object"));
-    };
-    let is_error = kind.is_error();
-    let is_newer = client.protocol_version() == NEWER;
-    match kind.result_type() {
-        Some("input_required") => {
-            let questions = serde_json::from_slice(&result).map_err(broken)?;
-            return Ok((Output::NeedsInput(questions), false));
-        }
-        Some("complete") if is_newer => {}
-        None if !is_newer => {}
-        None => {
-            let mut all = Vec::with_capacity(result.len() + 32);
-            all.extend_from_slice(b"{\"resultType\":\"complete\"");
-            let rest = result[1..].trim_ascii_start();
-            if rest != b"}" {
-                all.push(b',');
-            }
-            all.extend_from_slice(rest);
-            return Ok((Output::Raw(all.into()), is_error));
-        }
-        Some("complete") => {
-            let mut members: BTreeMap<Cow<'_, str>, &RawValue> =
-                serde_json::from_slice(&result).map_err(broken)?;
-            members.remove("resultType");
-            // Revisions before the newer one allow objects only.
-            let is_object = |raw: &&RawValue| raw.get().starts_with('{');
-            if !members.get("structuredContent").is_none_or(is_object) {
-                members.remove("structuredContent");
-            }
-            let members = json!(members).to_string();
-            return Ok((Output::Raw(members.into()), is_error));
-        }
-        Some(_) => {
-            return Err(Trouble::Broken(
-                "a result is of a kind that was not asked for",
-            ));
-        }
-    }
-    Ok((Output::Raw(result.clone()), is_error))
 }

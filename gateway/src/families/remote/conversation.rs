@@ -10,7 +10,7 @@ use super::server::{QUESTIONS, Server, Tally, relayed};
 use super::sessions::Session;
 use super::trouble::Trouble;
 use super::wire::Message;
-use crate::family::{Client, NEWER, RpcError};
+use crate::family::{Change, Client, NEWER, RpcError};
 use crate::outbound::Body;
 
 /// Reads until the answer to `id`. Between two messages the server may take as long as a call may.
@@ -41,6 +41,8 @@ pub(super) async fn follow(
                 };
             }
             (Some(method), Some(asked), Some(session)) => {
+                let is_question = QUESTIONS.iter().any(|(_, known)| known == method);
+                tally.asked_in_vain |= is_question && !can_be_asked(method, client);
                 let answer = question(method, value(message.params), client).await;
                 server.answer(session, value(Some(asked)), answer).await;
             }
@@ -63,14 +65,19 @@ async fn question(method: &str, params: Value, client: &dyn Client) -> Result<Va
     if method == "ping" {
         return Ok(Value::Object(Default::default()));
     }
-    let known = QUESTIONS.iter().find(|(_, question)| *question == method);
-    let can = |capability| relayed(client).get(capability).is_some();
-    match known {
-        Some((capability, _)) if client.protocol_version() != NEWER && can(*capability) => {
-            client.request(method, params).await
-        }
-        _ => Err(RpcError::no_method(method)),
+    if can_be_asked(method, client) {
+        client.request(method, params).await
+    } else {
+        Err(RpcError::no_method(method))
     }
+}
+
+/// Whether a client can be asked this in the middle of a call. One of the newer era has no way to answer: it would have
+/// to reach the very gateway that holds the server's stream.
+fn can_be_asked(method: &str, client: &dyn Client) -> bool {
+    let mut known = QUESTIONS.iter().filter(|(_, question)| *question == method);
+    let can = |capability| relayed(client).get(capability).is_some();
+    client.protocol_version() != NEWER && known.any(|(capability, _)| can(*capability))
 }
 
 /// Passes on what is for the client. One that has gone, or does not listen, misses nothing else.
@@ -87,6 +94,10 @@ async fn pass_on(server: &Server, method: &str, mut params: Value, id: u64, clie
             server.has_changed.notify_one();
             return;
         }
+        "notifications/resources/list_changed" => {
+            return server.changes.list(Change::ResourceList);
+        }
+        "notifications/prompts/list_changed" => return server.changes.list(Change::PromptList),
         _ => return,
     }
     let _ = client.notify(method, params).await;

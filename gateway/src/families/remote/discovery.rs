@@ -9,17 +9,16 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::server::{Asking, Nobody, Server, Spoken, Tally};
+use super::server::{Asking, LIST_BYTES, Nobody, Server, Spoken, Tally};
 use super::trouble::Trouble;
 use super::wire::{Params, Request};
 use crate::family::{NEWER, OLDER};
 
 /// How long a server may take to say that it speaks the newer era. Some of the older one say nothing.
 const PROBE: Duration = Duration::from_secs(10);
-/// Tools that are kept, pages that are asked for, and bytes of both.
+/// Tools that are kept, and pages that are asked for; in bytes all pages may have what one may have.
 const MOST_TOOLS: usize = 2_000;
 const MOST_PAGES: usize = 100;
-const MOST_BYTES: usize = 16 << 20;
 
 /// The answer that is kept: what came, in a form of our own.
 #[derive(Debug, Deserialize, Serialize)]
@@ -48,6 +47,7 @@ pub(super) async fn discover(server: &Server) -> Result<Answer, Trouble> {
     let asking = Asking {
         agent: "",
         client: &Nobody,
+        takes_tasks: false,
         cancelled: &never,
     };
     let (spoken, capabilities) = negotiate(server, &asking).await?;
@@ -131,7 +131,7 @@ async fn pages(server: &Server, asking: &Asking<'_>, answer: &mut Answer) -> Res
         let page: Page = serde_json::from_slice(&page)
             .map_err(|_| Trouble::Broken("its list of tools cannot be read"))?;
         answer.tools.extend(page.tools);
-        if answer.tools.len() > MOST_TOOLS || bytes > MOST_BYTES {
+        if answer.tools.len() > MOST_TOOLS || bytes > LIST_BYTES {
             answer.tools.truncate(MOST_TOOLS);
             answer.is_cut = true;
             return Ok(());

@@ -6,21 +6,26 @@ use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
 use super::call::Remote;
-use super::server::{Asking, Spoken, Tally};
+use super::server::{Asking, Nobody, Spoken, Tally};
+use super::watch::Tells;
 use super::wire::{Params, Request};
 use crate::connector::visible;
 use crate::directory::Agent;
-use crate::family::{Client, Features, RpcError};
+use crate::family::{Client, Features, RpcError, has_tasks};
 
 /// What a server of these capabilities has.
 pub(super) fn features(capabilities: &Value, spoken: Spoken) -> Features {
     let has = |name: &str| capabilities.get(name).is_some();
+    let tells = Tells::of(capabilities);
     Features {
         resources: has("resources"),
-        subscriptions: spoken.older && capabilities["resources"]["subscribe"] == true,
+        subscriptions: capabilities["resources"]["subscribe"] == true,
+        resource_changes: tells.resources,
         prompts: has("prompts"),
+        prompt_changes: tells.prompts,
         completions: has("completions"),
         logging: has("logging"),
+        tasks: spoken.newer && has_tasks(capabilities),
     }
 }
 
@@ -45,7 +50,13 @@ pub(super) async fn request(
         return Ok(Value::Object(Map::new()));
     }
     // What the client sent back of an earlier round comes by way of `Client::retry`.
-    params.retain(|name, _| name != "inputResponses" && name != "requestState");
+    // Whoever listens subscribes; one client's end of it must not be another's.
+    if method == "resources/unsubscribe" || method == "resources/subscribe" && remote.spoken.newer {
+        return Ok(Value::Object(Map::new()));
+    }
+    if method != "tasks/update" {
+        params.retain(|name, _| name != "inputResponses" && name != "requestState");
+    }
     match method {
         "prompts/get" => own_name(&mut params, &remote.prefix)?,
         "completion/complete" => {
@@ -62,6 +73,7 @@ pub(super) async fn request(
     let name = match method {
         "prompts/get" => params.get("name"),
         "resources/read" => params.get("uri"),
+        "tasks/get" | "tasks/update" | "tasks/cancel" => params.get("taskId"),
         _ => None,
     };
     let name = name.and_then(Value::as_str);
@@ -75,17 +87,20 @@ pub(super) async fn request(
     let asking = Asking {
         agent: &agent.uid,
         client,
+        takes_tasks: remote.features.tasks && method.starts_with("tasks/"),
         cancelled: &never,
     };
     let mut tally = Tally::default();
     let result = match method {
-        // The newer era has no sessions that a subscription could belong to.
-        "resources/subscribe" | "resources/unsubscribe" => {
-            let older = Spoken {
-                newer: false,
-                older: true,
+        // In the session in which somebody listens.
+        "resources/subscribe" => {
+            let asking = Asking {
+                client: &Nobody,
+                ..asking
             };
-            server.ask(older, &asking, &request, &mut tally).await
+            server
+                .ask(remote.spoken, &asking, &request, &mut tally)
+                .await
         }
         _ => remote.rounds(&asking, request, &mut tally).await,
     };

@@ -5,6 +5,7 @@
 //! does not know of a tool it would not pass on. Discovery shares the way of calls, so that both see the same server.
 
 mod call;
+mod changes;
 mod conversation;
 mod discovery;
 mod events;
@@ -14,6 +15,7 @@ mod offers;
 mod older;
 mod server;
 mod sessions;
+mod tasks;
 mod trouble;
 mod watch;
 mod wire;
@@ -30,6 +32,7 @@ use self::call::Remote;
 use self::discovery::Answer;
 use self::offers::Common;
 use self::server::{Server, Spoken};
+use self::watch::Tells;
 use super::connect::{Site, url};
 use crate::connector::{Connector, Failure, Offered};
 use crate::usage::Usage;
@@ -66,7 +69,7 @@ struct Source {
 #[derive(Clone, Copy)]
 struct Known {
     spoken: Spoken,
-    tells_changes: bool,
+    tells: Tells,
 }
 
 impl Connector for Source {
@@ -76,7 +79,7 @@ impl Connector for Source {
             let answer = answer.map_err(|trouble| trouble.failure(&self.server.name))?;
             *self.known.lock() = Some(Known {
                 spoken: answer.spoken(),
-                tells_changes: answer.capabilities["tools"]["listChanged"] == true,
+                tells: Tells::of(&answer.capabilities),
             });
             let answer = serde_json::to_vec(&answer).expect("what was read as JSON is JSON");
             Ok(answer.into())
@@ -116,7 +119,7 @@ impl Connector for Source {
             let known = *self.known.lock();
             match known {
                 Some(known) => {
-                    watch::changed(&self.server, known.spoken, known.tells_changes).await;
+                    watch::changed(&self.server, known.spoken, known.tells).await;
                 }
                 None => self.server.has_changed.notified().await,
             }

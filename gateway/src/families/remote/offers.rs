@@ -75,7 +75,7 @@ pub(super) fn read(answer: &Answer, common: &Common<'_>) -> Tools {
         }
     }
     if answer.is_cut {
-        let message = "the server has more tools than are taken: 2,000, or 16 MiB, or 100 pages";
+        let message = "the server has more tools than are taken: 2,000, or 20 MiB, or 100 pages";
         all.leave_out("…", "TooMany", message);
     }
     all
@@ -131,7 +131,7 @@ fn tool(
         effect: claimed(&Value::Null),
         served: Served::Entry,
         group: None,
-        interactive: true,
+        interactive: !mirrors.is_empty(),
         origin: Some(Box::new(Origin {
             source: common.source.to_owned(),
             operations: vec![name],

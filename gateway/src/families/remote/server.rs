@@ -14,17 +14,21 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::changes::Changes;
 use super::conversation;
 use super::sessions::{Session, Sessions};
 use super::trouble::Trouble;
 use super::wire::{
     self, METHOD, Message, Meta, NAME, NEWER_VALUE, PROTOCOL_VERSION, Request, SESSION_ID,
 };
-use crate::family::{Client, NEWER, RpcError};
+use crate::families::openapi;
+use crate::family::{Client, NEWER, RpcError, TASKS};
 use crate::outbound::{OperationName, Upstream};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const BOTH: HeaderValue = HeaderValue::from_static("application/json, text/event-stream");
+/// The longest answer to the gateway itself, which gets lists of tools; agents get less. Documents are as long at most.
+pub(super) const LIST_BYTES: usize = openapi::MAX_BYTES;
 /// What a server may ask a client, each by the capability that it takes.
 pub(super) const QUESTIONS: [(&str, &str); 3] = [
     ("elicitation", "elicitation/create"),
@@ -43,6 +47,8 @@ pub(super) struct Server {
     pub(super) sessions: Sessions,
     /// From which level on agents want log messages, by UID.
     pub(super) levels: DashMap<String, Value>,
+    /// What changes besides the tools.
+    pub(super) changes: Changes,
     /// Somebody has noticed that the server offers something else now.
     pub(super) has_changed: Notify,
 }
@@ -67,6 +73,8 @@ pub(super) struct Tally {
     pub(super) status: Option<u16>,
     pub(super) sent: usize,
     pub(super) received: usize,
+    /// The server asked in the middle of it, and its client cannot be asked.
+    pub(super) asked_in_vain: bool,
 }
 
 /// Who asks, and for whom.
@@ -74,6 +82,8 @@ pub(super) struct Asking<'a> {
     /// UID of the agent; empty for the gateway's own requests.
     pub(super) agent: &'a str,
     pub(super) client: &'a dyn Client,
+    /// Somebody looks after a task, should the server answer with one.
+    pub(super) takes_tasks: bool,
     pub(super) cancelled: &'a CancellationToken,
 }
 
@@ -87,6 +97,7 @@ impl Server {
             next_id: AtomicU64::new(1),
             sessions: Sessions::new(),
             levels: DashMap::new(),
+            changes: Changes::new(),
             has_changed: Notify::new(),
         }
     }
@@ -128,7 +139,11 @@ impl Server {
             NEWER => client.log_level(),
             _ => self.levels.get(asking.agent).map(|level| level.clone()),
         };
-        let capabilities = relayed(client).to_string();
+        let mut capabilities = relayed(client);
+        if asking.takes_tasks {
+            capabilities["extensions"] = json!({TASKS: {}});
+        }
+        let capabilities = capabilities.to_string();
         let meta = Meta {
             capabilities: Some(&capabilities),
             log_level: level,
@@ -144,7 +159,7 @@ impl Server {
             headers.insert(NAME, wire::header_value(name));
         }
         headers.extend(request.mirrored.iter().cloned());
-        let asked = self.exchange(id, post, None, client, tally);
+        let asked = self.exchange(id, post, None, asking, tally);
         // A stream that is dropped tells the server enough.
         let answer = asking.cancelled.run_until_cancelled(asked).await;
         answer.unwrap_or(Err(Trouble::Cancelled))
@@ -164,7 +179,7 @@ impl Server {
         let id = self.id();
         let mut post = self.in_session(session, wire::encode(id, request, &meta));
         mark(&mut post, request);
-        let asked = self.exchange(id, post, Some(session), asking.client, tally);
+        let asked = self.exchange(id, post, Some(session), asking, tally);
         match asking.cancelled.run_until_cancelled(asked).await {
             Some(answer) => answer,
             None => {
@@ -183,14 +198,19 @@ impl Server {
         id: u64,
         post: http::Request<Bytes>,
         session: Option<&Session>,
-        client: &dyn Client,
+        asking: &Asking<'_>,
         tally: &mut Tally,
     ) -> Result<Bytes, Trouble> {
         tally.sent += post.body().len();
-        let (parts, body) = self.upstream.open(post).await?.into_parts();
+        let opened = if asking.agent.is_empty() {
+            self.upstream.open_up_to(LIST_BYTES, post).await?
+        } else {
+            self.upstream.open(post).await?
+        };
+        let (parts, body) = opened.into_parts();
         tally.status = Some(parts.status.as_u16());
         if body.is_events() && parts.status.is_success() {
-            return conversation::follow(self, session, body, id, client, tally).await;
+            return conversation::follow(self, session, body, id, asking.client, tally).await;
         }
         let whole = body.whole_bytes().await?;
         tally.received += whole.len();

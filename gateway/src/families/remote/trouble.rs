@@ -5,7 +5,7 @@ use http::StatusCode;
 
 use crate::connector::{Failure, visible};
 use crate::families::connect;
-use crate::family::RpcError;
+use crate::family::{RpcError, TASKS};
 use crate::outbound::OutboundError;
 use crate::tool::{ErrorKind, ToolError};
 
@@ -30,6 +30,10 @@ pub(super) enum Trouble {
     Cancelled,
     /// The server asks for something that cannot be asked of the client.
     CannotAsk(&'static str),
+    /// The server has cancelled a task.
+    CalledOff,
+    /// A task takes longer than a call may, and nobody can look after it.
+    GoesOn,
 }
 
 impl From<OutboundError> for Trouble {
@@ -50,6 +54,8 @@ impl Trouble {
             Self::Silent => "timed_out",
             Self::Cancelled => "cancelled",
             Self::CannotAsk(_) => "cannot_ask",
+            Self::CalledOff => "called_off",
+            Self::GoesOn => "timed_out",
         }
     }
 
@@ -76,6 +82,10 @@ impl Trouble {
             Self::Silent => format!("{name} did not finish in time"),
             Self::Cancelled => "the call was cancelled".to_owned(),
             Self::CannotAsk(why) => format!("{name} asks its client something, and {why}"),
+            Self::CalledOff => format!("{name} has cancelled the task that this call had become"),
+            Self::GoesOn => format!(
+                "{name} made a task of this call that did not finish in time, and was told to cancel it; part of it may be done. Ask for less, use a client that declares the extension {TASKS}, or let whoever looks after the ToolSource raise its timeout"
+            ),
         }
     }
 
@@ -113,6 +123,12 @@ impl Trouble {
     /// For whoever looks after the source.
     pub(super) fn failure(self, name: &str) -> Failure {
         match self {
+            Self::Outbound(OutboundError::TooLarge { limit, .. }) => Failure::new(
+                reason::DOCUMENT_INVALID,
+                format!(
+                    "a page of its list of tools is larger than {limit} bytes: let the server publish less, or in shorter pages"
+                ),
+            ),
             Self::Outbound(error) => connect::failure(error),
             Self::Status(status) if matches!(status.as_u16(), 401 | 403) => {
                 Failure::new(reason::CREDENTIAL_REFUSED, self.sentence(name))
@@ -125,11 +141,7 @@ impl Trouble {
 
 /// The capability that the server misses in its client.
 fn missing(error: &RpcError) -> Option<&'static str> {
-    if error.code != -32021 {
-        return None;
-    }
-    let required = error.data.as_ref()?.get("requiredCapabilities")?;
     CAPABILITIES
         .into_iter()
-        .find(|capability| required.get(capability).is_some())
+        .find(|capability| error.requires(&[capability]))
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{Method, StatusCode, header};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -11,21 +11,57 @@ use super::events::Events;
 use super::server::{Asking, Nobody, Server, Spoken};
 use super::trouble::Trouble;
 use super::wire::{self, METHOD, Message, Meta, NEWER_VALUE, PROTOCOL_VERSION, Params, Request};
+use crate::family::Change;
 
 /// Between two attempts to listen.
-const PAUSE: Duration = Duration::from_secs(15);
+pub(super) const PAUSE: Duration = Duration::from_secs(15);
 /// How often sessions are looked through for idle ones.
 const SWEEP: Duration = Duration::from_secs(60);
-const CHANGED: &str = "notifications/tools/list_changed";
 
-/// Ends when the tools have changed. Meanwhile it closes sessions that nobody uses.
-pub(super) async fn changed(server: &Server, spoken: Spoken, tells: bool) {
+/// Of which of its lists a server tells changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tells {
+    pub(super) tools: bool,
+    pub(super) resources: bool,
+    pub(super) prompts: bool,
+}
+
+impl Tells {
+    pub(super) fn of(capabilities: &Value) -> Self {
+        let tells = |list: &str| capabilities[list]["listChanged"] == true;
+        Self {
+            tools: tells("tools"),
+            resources: tells("resources"),
+            prompts: tells("prompts"),
+        }
+    }
+
+    /// What to ask a server of the newer era for.
+    fn filter(self) -> Value {
+        let wanted = [
+            ("toolsListChanged", self.tools),
+            ("resourcesListChanged", self.resources),
+            ("promptsListChanged", self.prompts),
+        ];
+        let wanted = wanted.into_iter().filter(|(_, tells)| *tells);
+        wanted
+            .map(|(name, _)| (name.to_owned(), json!(true)))
+            .collect()
+    }
+
+    fn nothing(self) -> bool {
+        !(self.tools || self.resources || self.prompts)
+    }
+}
+
+/// Ends when the tools have changed; that other lists have is passed on. Meanwhile it closes sessions that nobody uses.
+pub(super) async fn changed(server: &Server, spoken: Spoken, tells: Tells) {
     let told = async {
-        if !tells {
+        if tells.nothing() {
             std::future::pending::<()>().await;
         }
         loop {
-            match listen(server, spoken).await {
+            match listen(server, spoken, tells).await {
                 Ok(true) => return,
                 Ok(false) => {}
                 // It cannot say so.
@@ -55,12 +91,42 @@ pub(super) async fn changed(server: &Server, spoken: Spoken, tells: bool) {
 }
 
 /// Listens until the stream ends; whether the tools have changed.
-async fn listen(server: &Server, spoken: Spoken) -> Result<bool, Trouble> {
+async fn listen(server: &Server, spoken: Spoken, tells: Tells) -> Result<bool, Trouble> {
+    let never = CancellationToken::new();
+    let asking = Asking {
+        agent: "",
+        client: &Nobody,
+        takes_tasks: false,
+        cancelled: &never,
+    };
+    let mut events = open(server, spoken, &asking, &tells.filter()).await?;
+    while let Some(event) = events.next().await {
+        let event = event?;
+        let message = Message::parse(&event);
+        match message.and_then(|message| message.method).as_deref() {
+            Some("notifications/tools/list_changed") => return Ok(true),
+            Some("notifications/resources/list_changed") => {
+                server.changes.list(Change::ResourceList);
+            }
+            Some("notifications/prompts/list_changed") => server.changes.list(Change::PromptList),
+            _ => {}
+        }
+    }
+    Ok(false)
+}
+
+/// Opens a stream on which a server tells what changes: what `filter` names in the newer era, else what concerns the
+/// session.
+pub(super) async fn open(
+    server: &Server,
+    spoken: Spoken,
+    asking: &Asking<'_>,
+    filter: &Value,
+) -> Result<Events, Trouble> {
     let (request, session) = if spoken.newer {
-        let wanted = json!({"toolsListChanged": true});
         let request = Request {
             method: "subscriptions/listen",
-            params: Params::default().with("notifications", &wanted),
+            params: Params::default().with("notifications", filter),
             ..Request::default()
         };
         let meta = Meta {
@@ -73,13 +139,7 @@ async fn listen(server: &Server, spoken: Spoken) -> Result<bool, Trouble> {
         headers.insert(METHOD, wire::header_value(request.method));
         (post, None)
     } else {
-        let never = CancellationToken::new();
-        let asking = Asking {
-            agent: "",
-            client: &Nobody,
-            cancelled: &never,
-        };
-        let session = server.session(&server.key(&asking)).await?;
+        let session = server.session(&server.key(asking)).await?;
         let mut get = server.in_session(&session, Vec::new());
         *get.method_mut() = Method::GET;
         let headers = get.headers_mut();
@@ -99,13 +159,5 @@ async fn listen(server: &Server, spoken: Spoken) -> Result<bool, Trouble> {
         }
         return Err(Trouble::Status(status));
     }
-    let mut events = Events::new(answer.into_body());
-    while let Some(event) = events.next().await {
-        let event = event?;
-        let message = Message::parse(&event);
-        if message.is_some_and(|message| message.method.as_deref() == Some(CHANGED)) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(Events::new(answer.into_body()))
 }

@@ -22,7 +22,7 @@ pub(super) const NEWER_VALUE: HeaderValue = HeaderValue::from_static(NEWER);
 const ENCODED: &str = "=?base64?";
 
 /// A request, whichever the era in which it goes out.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Request<'a> {
     pub(super) method: &'a str,
     /// The tool, prompt or resource that it is about.
@@ -133,24 +133,29 @@ impl<'a> Message<'a> {
 
     /// The error, if the message is one.
     pub(super) fn error(&self) -> Option<RpcError> {
-        #[derive(Deserialize)]
-        struct Error {
-            code: i32,
-            #[serde(default)]
-            message: String,
-            data: Option<Value>,
-        }
-        let Error {
-            code,
-            message,
-            data,
-        } = serde_json::from_str(self.error?.get()).ok()?;
-        Some(RpcError {
-            code,
-            message,
-            data,
-        })
+        rpc_error(self.error?)
     }
+}
+
+/// An error as it is written; `None` for what is none.
+pub(super) fn rpc_error(raw: &RawValue) -> Option<RpcError> {
+    #[derive(Deserialize)]
+    struct Error {
+        code: i32,
+        #[serde(default)]
+        message: String,
+        data: Option<Value>,
+    }
+    let Error {
+        code,
+        message,
+        data,
+    } = serde_json::from_str(raw.get()).ok()?;
+    Some(RpcError {
+        code,
+        message,
+        data,
+    })
 }
 
 /// What kind of result it is.

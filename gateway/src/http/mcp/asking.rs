@@ -4,69 +4,42 @@
 //! anything, it only waits for what people decide elsewhere.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::model::{
-    CallToolResponse, CreateTaskResult, DetailedTask, ErrorData, GetTaskResult,
-    InputRequiredResult, RequestStateCodec, SealOptions, TASKS_EXTENSION_ID, Task, TaskPayload,
-    TaskStatus,
-};
-use secrecy::{ExposeSecret, SecretString};
+use rmcp::model::{CallToolResponse, ErrorData, InputRequiredResult};
 use serde_json::value::RawValue;
-use serde_json::{Map, Value, json};
-use tokio_util::sync::CancellationToken;
+use serde_json::{Value, json};
 
 use super::handler::broken;
-use super::lane_fast::Unreachable;
+use super::seal::About;
 use super::wire::NEWER;
-use super::{Mcp, results};
-use crate::approvals::{Approval, Decision, State, digest};
-use crate::family::Client;
+use super::{Mcp, results, tasks};
+use crate::approvals::{Decision, digest};
+use crate::family::{self, Client};
 use crate::http::access::Caller;
-use crate::pipeline::{Awaiting, Patience, Request};
+use crate::pipeline::{Awaiting, Patience};
 use crate::store::Id;
-use crate::times::rfc3339;
-use crate::tool::{Output, ToolError};
 
 /// The key of our question in `inputRequests`.
 const QUESTION: &str = "approval";
-/// What states begin with: of our own question, and of a tool's questions.
-const STATE: &str = "approval:";
-const ROUND: &str = "round:";
 /// How long a client may take for an answer.
 const STATE_LIFETIME: Duration = Duration::from_secs(24 * 3600);
-/// How often a client should look after its task.
-const POLL_MS: u64 = 5_000;
 /// Characters of arguments that a question shows.
 const SHOWN: usize = 2_000;
 
-/// Seals what goes to clients and comes back.
-pub(super) struct Seal(RequestStateCodec);
-
-impl Seal {
-    /// `None` is a key that nobody else has, and that ends with the process.
-    pub(super) fn new(key: Option<&SecretString>) -> Self {
-        let mut random = vec![0; 32];
-        // A key of zeros would be no key.
-        #[expect(
-            clippy::expect_used,
-            reason = "a gateway without randomness must not serve"
-        )]
-        getrandom::fill(&mut random).expect("randomness from the system");
-        let key = key.map(|key| key.expose_secret().as_bytes().to_vec());
-        let codec = key.and_then(|key| RequestStateCodec::try_new(key).ok());
-        Self(codec.unwrap_or_else(|| {
-            #[expect(clippy::expect_used, reason = "32 bytes are long enough")]
-            RequestStateCodec::try_new(random).expect("a key of 32 bytes")
-        }))
-    }
-}
-
-/// What a call's state is good for: this agent, this name, these arguments.
-fn bound_to(caller: &Caller, name: &str, arguments: &RawValue) -> Vec<u8> {
-    let parts = [&caller.agent.uid, name, &digest(arguments.get())];
-    parts.join("\n").into_bytes()
+/// Seals what a client is to send back with the same call of the same agent, and for nothing else.
+fn seal(
+    mcp: &Mcp,
+    caller: &Caller,
+    name: &str,
+    arguments: &RawValue,
+    about: About,
+    value: &Value,
+) -> Result<String, ErrorData> {
+    let bound_to = [&*caller.agent.uid, name, &digest(arguments.get())];
+    mcp.seal
+        .seal(about, &bound_to, value, mcp.now(), STATE_LIFETIME)
+        .ok_or_else(|| ErrorData::internal_error("the questions could not be sealed", None))
 }
 
 /// What a client can do while a person decides.
@@ -75,7 +48,7 @@ pub(super) fn patience(client: &dyn Client) -> Patience {
         return Patience::Wait;
     }
     let capabilities = client.capabilities();
-    if capabilities["extensions"][TASKS_EXTENSION_ID].is_object() {
+    if family::has_tasks(&capabilities) {
         Patience::Leave
     } else if capabilities["elicitation"].is_object() {
         Patience::Ask
@@ -94,30 +67,10 @@ pub(super) fn tell(
     patience: Patience,
 ) -> Result<CallToolResponse, ErrorData> {
     match patience {
-        Patience::Leave => {
-            let ticket = awaiting.ticket;
-            let lifetime = u64::try_from(ticket.expires_at - ticket.created_at).unwrap_or_default();
-            let created = rfc3339(ticket.created_at);
-            let task = Task::new(
-                ticket.id.to_string(),
-                TaskStatus::Working,
-                created.clone(),
-                created,
-            )
-            .with_status_message(WAITING)
-            .with_ttl_ms(lifetime)
-            .with_poll_interval_ms(POLL_MS);
-            Ok(CreateTaskResult::new(task).into())
-        }
+        Patience::Leave => Ok(tasks::of_ticket(&awaiting.ticket).into()),
         Patience::Ask if awaiting.client_may_approve => {
-            let state = SealOptions::new().ttl(STATE_LIFETIME);
-            let bound = bound_to(caller, name, arguments);
-            let id = awaiting.ticket.id.to_string();
-            let sealed = mcp
-                .seal
-                .0
-                .seal_json_with(&id, &state.associated_data(&bound))
-                .map_err(|_| ErrorData::internal_error("the question could not be sealed", None))?;
+            let id = Value::String(awaiting.ticket.id.to_string());
+            let state = seal(mcp, caller, name, arguments, About::Approval, &id)?;
             let shown: String = arguments.get().chars().take(SHOWN).collect();
             let question = json!({
                 "method": "elicitation/create",
@@ -134,7 +87,6 @@ pub(super) fn tell(
             let question =
                 serde_json::from_value(question).map_err(|cause| broken(name, &cause))?;
             let requests = BTreeMap::from([(QUESTION.to_owned(), question)]);
-            let state = format!("{STATE}{sealed}");
             Ok(InputRequiredResult::new(Some(requests), Some(state)).into())
         }
         Patience::Ask | Patience::Wait => {
@@ -145,8 +97,6 @@ pub(super) fn tell(
         }
     }
 }
-
-const WAITING: &str = "a person has to allow this call";
 
 /// Seals the state that a tool's questions came with: it comes back with the same call of the same agent, or not at all.
 pub(super) fn seal_state(
@@ -159,15 +109,8 @@ pub(super) fn seal_state(
     let Some(state) = questions.get_mut("requestState") else {
         return Ok(());
     };
-    let options = SealOptions::new().ttl(STATE_LIFETIME);
-    let bound = bound_to(caller, name, arguments);
-    let sealed = mcp
-        .seal
-        .0
-        .seal_json_with(state, &options.associated_data(&bound));
-    let sealed =
-        sealed.map_err(|_| ErrorData::internal_error("the questions could not be sealed", None))?;
-    *state = Value::String(format!("{ROUND}{sealed}"));
+    let sealed = seal(mcp, caller, name, arguments, About::Round, state)?;
+    *state = Value::String(sealed);
     Ok(())
 }
 
@@ -193,21 +136,17 @@ pub(super) async fn take_answer(
         None => return Ok(Some(retry)),
         Some(state) => state.as_str().ok_or_else(forged)?,
     };
-    let bound = bound_to(caller, name, arguments);
-    if let Some(sealed) = state.strip_prefix(ROUND) {
-        let opened = mcp.seal.0.open_json_with(sealed, &bound);
-        retry["requestState"] = opened.map_err(|_| forged())?;
-        return Ok(Some(retry));
+    let bound_to = [&*caller.agent.uid, name, &digest(arguments.get())];
+    if About::Approval.is_of(state) {
+        let id = mcp.seal.open(About::Approval, &bound_to, state, mcp.now());
+        let id: String = id.ok_or_else(forged)?;
+        return decide(mcp, caller, name, arguments, &id, &retry)
+            .await
+            .map(|()| None);
     }
-    let sealed = state.strip_prefix(STATE).ok_or_else(forged)?;
-    let id: String = mcp
-        .seal
-        .0
-        .open_json_with(sealed, &bound)
-        .map_err(|_| forged())?;
-    decide(mcp, caller, name, arguments, &id, &retry)
-        .await
-        .map(|()| None)
+    let opened = mcp.seal.open(About::Round, &bound_to, state, mcp.now());
+    retry["requestState"] = opened.ok_or_else(forged)?;
+    Ok(Some(retry))
 }
 
 /// Takes the client's answer to our question about the approval `id`.
@@ -250,100 +189,4 @@ async fn decide(
     decided
         .map(drop)
         .map_err(|_| ErrorData::internal_error("the store does not answer; try again", None))
-}
-
-/// How it stands with the task of a call that waits, or waited.
-pub(super) async fn task(mcp: &Mcp, caller: &Caller, id: &str) -> Result<GetTaskResult, ErrorData> {
-    let row = find(mcp, caller, id).await?;
-    let now = mcp.pipeline.clock.now().as_millisecond();
-    let (payload, message) = match row.state {
-        _ if row.has_expired(now) => (failed("nobody has decided in time"), "expired"),
-        State::Pending => (TaskPayload::Working, WAITING),
-        State::Approved => {
-            run(mcp, caller, &row);
-            (TaskPayload::Working, "the call runs")
-        }
-        State::Running => (TaskPayload::Working, "the call runs"),
-        State::Denied => (
-            completed(&Err(row.refusal())),
-            "a person has denied this call",
-        ),
-        State::Withdrawn => (TaskPayload::Cancelled, "cancelled"),
-        State::Done => match row.result() {
-            Some(result) => (completed(&result), "done"),
-            None => (
-                failed("the call has run; its result was kept for 15 minutes"),
-                "done",
-            ),
-        },
-    };
-    let updated = row.ended_at.or(row.started_at).or(row.decided_at);
-    let task = Task::new(
-        row.id.to_string(),
-        payload.status(),
-        rfc3339(row.created_at),
-        rfc3339(updated.unwrap_or(row.created_at)),
-    )
-    .with_status_message(message)
-    .with_ttl_ms(u64::try_from(row.expires_at - row.created_at).unwrap_or_default())
-    .with_poll_interval_ms(POLL_MS);
-    Ok(GetTaskResult::new(DetailedTask::new(task, payload)))
-}
-
-/// The agent no longer wants the call.
-pub(super) async fn cancel_task(mcp: &Mcp, caller: &Caller, id: &str) -> Result<(), ErrorData> {
-    let row = find(mcp, caller, id).await?;
-    let workspace = &caller.agent.workspace.id;
-    let withdrawn = mcp.pipeline.approvals.withdraw(workspace, row.id).await;
-    withdrawn
-        .map(drop)
-        .map_err(|_| ErrorData::internal_error("the store does not answer; try again", None))
-}
-
-async fn find(mcp: &Mcp, caller: &Caller, id: &str) -> Result<Approval, ErrorData> {
-    let unknown = || ErrorData::invalid_params("Unknown task", None);
-    let id: Id = id.parse().map_err(|_| unknown())?;
-    let workspace = &caller.agent.workspace.id;
-    let row = mcp.pipeline.approvals.get(workspace, id).await;
-    row.map_err(|_| ErrorData::internal_error("the store does not answer; try again", None))?
-        .filter(|row| row.agent_uid == caller.agent.uid)
-        .ok_or_else(unknown)
-}
-
-/// Runs an approved call for its agent, which looks after it with `tasks/get`.
-fn run(mcp: &Mcp, caller: &Caller, row: &Approval) {
-    let Ok(arguments) = RawValue::from_string(row.arguments.clone()) else {
-        return;
-    };
-    let request = Request {
-        agent: caller.agent.clone(),
-        key_id: caller.key_id.clone(),
-        tool: row.tool.clone(),
-        arguments,
-        worker: row.worker.clone(),
-        client: Arc::new(Unreachable::newer()),
-        patience: Patience::Leave,
-        cancelled: CancellationToken::new(),
-    };
-    let pipeline = mcp.pipeline.clone();
-    mcp.pipeline
-        .writes
-        .spawn(async move { pipeline.call(request).await });
-}
-
-fn completed(result: &Result<Output, ToolError>) -> TaskPayload {
-    let bytes = match result {
-        Ok(output) => results::done(output.clone(), true),
-        Err(error) => results::failed(&error.message, true).into(),
-    };
-    TaskPayload::Completed {
-        result: serde_json::from_slice(&bytes).unwrap_or_default(),
-    }
-}
-
-fn failed(message: &str) -> TaskPayload {
-    let mut error = Map::new();
-    error.insert("code".to_owned(), Value::from(-32603));
-    error.insert("message".to_owned(), Value::from(message));
-    TaskPayload::Failed { error }
 }

@@ -17,8 +17,8 @@ use rmcp::model::{
     GetPromptResponse, GetTaskParams, GetTaskResult, Implementation, ListPromptsResult,
     ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     PromptsCapability, ReadResourceRequestParams, ReadResourceResponse, ResourcesCapability,
-    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams,
-    TASKS_EXTENSION_ID, Tool, ToolsCapability, UnsubscribeRequestParams,
+    ServerCapabilities, ServerConfig, SetLevelRequestParams, SubscribeRequestParams, Tool,
+    ToolsCapability, UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::RequestContext;
 use rmcp::{RoleServer, ServerHandler};
@@ -29,11 +29,11 @@ use tracing::{error, warn};
 use super::peer::Peer;
 use super::sessions::Session;
 use super::wire::Message;
-use super::{Mcp, asking, results};
+use super::{Mcp, asking, results, tasks};
 use crate::catalog::Catalog;
-use crate::family::{Features, RpcError};
+use crate::family::{Features, RpcError, TASKS};
 use crate::http::access::Caller;
-use crate::pipeline::{Answer, Request};
+use crate::pipeline::{Answer, Patience, Request};
 use crate::tool::Output;
 
 /// Serves one request of one caller.
@@ -147,16 +147,21 @@ impl ServerHandler for Handler {
             .tells_changes(&self.caller.agent, self.is_newer)
             .then_some(true);
         capabilities.tools = Some(tools);
-        capabilities.prompts = features.prompts.then(PromptsCapability::default);
+        capabilities.prompts = features.prompts.then(|| {
+            let mut prompts = PromptsCapability::default();
+            prompts.list_changed = features.prompt_changes.then_some(true);
+            prompts
+        });
         capabilities.resources = features.resources.then(|| {
             let mut resources = ResourcesCapability::default();
             resources.subscribe = features.subscriptions.then_some(true);
+            resources.list_changed = features.resource_changes.then_some(true);
             resources
         });
         capabilities.completions = features.completions.then(Default::default);
         capabilities.logging = features.logging.then(Default::default);
-        if self.is_newer && self.catalog.may_ask() {
-            let tasks = BTreeMap::from([(TASKS_EXTENSION_ID.to_owned(), Default::default())]);
+        if self.is_newer && (self.catalog.may_ask() || features.tasks) {
+            let tasks = BTreeMap::from([(TASKS.to_owned(), Default::default())]);
             capabilities.extensions = Some(tasks);
         }
         let server =
@@ -226,6 +231,9 @@ impl ServerHandler for Handler {
                     .map(CallToolResponse::InputRequired)
                     .map_err(|cause| broken("tools/call", &cause));
             }
+            Answer::Done(Output::Task { source, task }) if patience == Patience::Leave => {
+                return tasks::begun(mcp, caller, &name, source, task).map(CallToolResponse::Task);
+            }
             Answer::Done(output) => results::done(output, self.is_newer),
             Answer::Failed(failure) => match results::protocol_error(&failure) {
                 Some(error) => return Err(rpc_error(error)),
@@ -252,17 +260,25 @@ impl ServerHandler for Handler {
     async fn get_task(
         &self,
         request: GetTaskParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        asking::task(&self.mcp, &self.caller, &request.task_id).await
+        tasks::get(self, &request.task_id, context).await
+    }
+
+    async fn update_task(
+        &self,
+        request: UpdateTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        tasks::update(self, &request.task_id, context).await
     }
 
     async fn cancel_task(
         &self,
         request: CancelTaskParams,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        asking::cancel_task(&self.mcp, &self.caller, &request.task_id).await
+        tasks::cancel(self, &request.task_id, context).await
     }
 
     /// Lets rmcp check the headers that mirror arguments.
@@ -344,14 +360,23 @@ impl ServerHandler for Handler {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.relay(
+        let uri = request.uri.clone();
+        let asked = self.relay(
             |has| has.subscriptions,
             "resources/subscribe",
             request,
             context,
-        )
-        .await
-        .map(|_: Value| ())
+        );
+        let _: Value = asked.await?;
+        match &self.session {
+            Some(session) if !session.subscribe(uri, &self.catalog) => {
+                Err(ErrorData::invalid_params(
+                    "Too many subscriptions: a session may have 64, of URIs of 2,048 bytes at most; unsubscribe from one first",
+                    None,
+                ))
+            }
+            _ => Ok(()),
+        }
     }
 
     async fn unsubscribe(
@@ -359,6 +384,9 @@ impl ServerHandler for Handler {
         request: UnsubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        if let Some(session) = &self.session {
+            session.unsubscribe(&request.uri, &self.catalog);
+        }
         self.relay(
             |has| has.subscriptions,
             "resources/unsubscribe",

@@ -13,16 +13,18 @@ use futures::{StreamExt, stream};
 use http::{HeaderMap, StatusCode};
 use rmcp::model::{ClientCapabilities, ErrorData, Implementation, RequestId};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use serde_json::value::RawValue;
-use tokio_util::sync::CancellationToken;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::sessions::{self, Session};
+use super::direct::Direct;
+use super::sessions::{InFlight, Session};
 use super::wire::{
     self, INVALID_PARAMS, METHOD, Message, NAME, NEWER, OLDER, PROTOCOL_VERSION, Params,
 };
-use super::{Mcp, asking, handler, results};
-use crate::family::{Client, RpcError};
+use super::{Mcp, asking, handler, results, tasks};
+use crate::family::{self, Client as _, RpcError};
 use crate::http::access::Caller;
 use crate::pipeline::{self, Answer, Patience};
 use crate::tool::Output;
@@ -81,18 +83,18 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Whether a call has somebody to talk to; progress aside, which is the slow lane's anyway.
-    fn client_listens(&self, session: Option<&Session>) -> bool {
+    /// Who calls, and what is said to it while the call runs, if it listens.
+    fn client(
+        &self,
+        session: Option<&Arc<Session>>,
+    ) -> Option<(Direct, Option<mpsc::Receiver<Bytes>>)> {
         if let Some(session) = session {
-            return session.listens();
+            return Some(Direct::in_session(session));
         }
-        let meta = self.params.and_then(|params| params.meta.as_ref());
-        meta.is_some_and(|meta| {
-            let capabilities = meta.client_capabilities.map(RawValue::get);
-            let capabilities = capabilities.filter(|raw| *raw != "{}");
-            let capabilities = capabilities.and_then(|raw| serde_json::from_str(raw).ok());
-            meta.log_level.is_some() || capabilities.as_ref().is_some_and(sessions::answers)
-        })
+        let meta = self.params?.meta.as_ref()?;
+        let level = meta.log_level.map(|raw| serde_json::from_str(raw.get()));
+        let capabilities = serde_json::from_str(meta.client_capabilities?.get()).ok()?;
+        Some(Direct::newer(capabilities, level.transpose().ok()?))
     }
 
     fn asks_for_progress(&self) -> bool {
@@ -176,10 +178,8 @@ async fn call(
             .and_then(|meta| meta.worker.as_deref())
             .map(str::to_owned),
     };
-    let version = match &session {
-        Some(session) => session.client.protocol_version.to_string(),
-        None => NEWER.to_owned(),
-    };
+    let (client, said) = request.client(session.as_ref())?;
+    let takes_tasks = request.is_newer && family::has_tasks(&client.capabilities());
     let cancelled = CancellationToken::new();
     let pipeline = mcp.pipeline.clone();
     let call = pipeline::Request {
@@ -188,15 +188,22 @@ async fn call(
         tool: name.to_owned(),
         arguments,
         worker,
-        client: Arc::new(Unreachable { version }),
+        client: Arc::new(client),
         patience: Patience::Wait,
         cancelled: cancelled.clone(),
     };
     let call = pipeline.prepare(call);
-    if call.is_conversation(|| request.client_listens(session.as_deref())) {
+    if call.is_conversation() {
         return None;
     }
-    let mut call = Box::pin(async move { pipeline.go(call).await });
+    // A client that goes has cancelled its call.
+    let gone = cancelled.clone().drop_guard();
+    let mut running = Running {
+        call: Box::pin(async move { pipeline.go(call).await }),
+        said,
+        in_flight: None,
+        _gone: gone,
+    };
     let asked = Asked {
         mcp,
         caller,
@@ -204,44 +211,78 @@ async fn call(
         name,
         arguments: params.arguments,
         is_newer: request.is_newer,
+        takes_tasks,
     };
     // Most calls are done at once, and need no place in the session and no timer.
-    if let Poll::Ready(answer) = futures::poll!(call.as_mut()) {
-        return Some(asked.respond(answer));
+    if let Poll::Ready(answer) = futures::poll!(running.call.as_mut()) {
+        return Some(asked.respond(answer, running.rest()));
     }
-    let in_flight = match &session {
-        Some(session) => {
-            let id: RequestId = serde_json::from_str(request.id).ok()?;
-            match session.register(id, &cancelled) {
-                Some(in_flight) => Some(in_flight),
-                None => return Some(super::id_in_use(request.id)),
+    if let Some(session) = &session {
+        let id: RequestId = serde_json::from_str(request.id).ok()?;
+        running.in_flight = session.register(id, &cancelled);
+        if running.in_flight.is_none() {
+            return Some(super::id_in_use(request.id));
+        }
+    }
+    let first = tokio::select! {
+        biased;
+        answer = running.call.as_mut() => {
+            return Some(asked.respond(answer, running.rest()));
+        }
+        first = hear(&mut running.said) => Some(first),
+        () = tokio::time::sleep(mcp.settings.stream_after) => None,
+    };
+    let asked = Kept {
+        mcp: mcp.clone(),
+        caller: caller.clone(),
+        id: request.id.to_owned(),
+        name: name.to_owned(),
+        arguments: params.arguments.map(RawValue::to_owned),
+        is_newer: request.is_newer,
+        takes_tasks,
+    };
+    let later = stream::unfold(Some((running, asked)), |state| async move {
+        let (mut running, asked) = state?;
+        tokio::select! {
+            biased;
+            event = hear(&mut running.said) => Some((event, Some((running, asked)))),
+            answer = running.call.as_mut() => {
+                Some((asked.asked().events(answer, running.rest()), None))
             }
         }
-        None => None,
-    };
-    tokio::select! {
-        biased;
-        answer = call.as_mut() => Some(asked.respond(answer)),
-        () = tokio::time::sleep(mcp.settings.stream_after) => {
-            let (id, name, is_newer) = (request.id.to_owned(), name.to_owned(), request.is_newer);
-            let (shared, caller) = (mcp.clone(), caller.clone());
-            let arguments = params.arguments.map(RawValue::to_owned);
-            let event = async move {
-                let _in_flight = in_flight;
-                let asked = Asked {
-                    mcp: &shared,
-                    caller: &caller,
-                    id: &id,
-                    name: &name,
-                    arguments: arguments.as_deref(),
-                    is_newer,
-                };
-                let (_, message) = asked.message(call.await)?;
-                Some(wire::event(&message))
-            };
-            Some(mcp.streams.finite(stream::once(event).filter_map(std::future::ready)))
+    });
+    Some(mcp.streams.finite(stream::iter(first).chain(later)))
+}
+
+/// A call that runs. Dropping it cancels it.
+struct Running {
+    call: BoxFuture<'static, Answer>,
+    /// What is said to the client meanwhile.
+    said: Option<mpsc::Receiver<Bytes>>,
+    /// Its place in the session.
+    in_flight: Option<InFlight>,
+    _gone: DropGuard,
+}
+
+impl Running {
+    /// What has been said and not heard before the call ended.
+    fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        while let Some(Ok(event)) = self.said.as_mut().map(mpsc::Receiver::try_recv) {
+            rest.extend_from_slice(&event);
         }
+        rest
     }
+}
+
+/// The next event; never, once there is nobody to say any more.
+async fn hear(said: &mut Option<mpsc::Receiver<Bytes>>) -> Bytes {
+    if let Some(said) = said
+        && let Some(event) = said.recv().await
+    {
+        return event;
+    }
+    std::future::pending().await
 }
 
 /// A call that is to be answered.
@@ -253,10 +294,40 @@ struct Asked<'a> {
     /// As they were sent.
     arguments: Option<&'a RawValue>,
     is_newer: bool,
+    takes_tasks: bool,
+}
+
+/// The same, of a call whose answer is a stream by now.
+struct Kept {
+    mcp: Arc<Mcp>,
+    caller: Caller,
+    id: String,
+    name: String,
+    arguments: Option<Box<RawValue>>,
+    is_newer: bool,
+    takes_tasks: bool,
+}
+
+impl Kept {
+    fn asked(&self) -> Asked<'_> {
+        Asked {
+            mcp: &self.mcp,
+            caller: &self.caller,
+            id: &self.id,
+            name: &self.name,
+            arguments: self.arguments.as_deref(),
+            is_newer: self.is_newer,
+            takes_tasks: self.takes_tasks,
+        }
+    }
 }
 
 impl Asked<'_> {
-    fn respond(&self, answer: Answer) -> Response {
+    /// The answer; a stream if events come before it.
+    fn respond(&self, answer: Answer, before: Vec<u8>) -> Response {
+        if !before.is_empty() {
+            return wire::stream(self.events(answer, before).into());
+        }
         match self.message(answer) {
             Some((status, message)) => {
                 let mut response = wire::json(message);
@@ -267,6 +338,14 @@ impl Asked<'_> {
         }
     }
 
+    /// The answer as an event, after others.
+    fn events(&self, answer: Answer, mut before: Vec<u8>) -> Bytes {
+        if let Some((_, message)) = self.message(answer) {
+            before.extend_from_slice(&wire::event(&message));
+        }
+        before.into()
+    }
+
     /// The answer as a message, and the status that says it too; a cancelled call has none.
     fn message(&self, answer: Answer) -> Option<(StatusCode, Vec<u8>)> {
         let Self {
@@ -275,11 +354,14 @@ impl Asked<'_> {
         let result = match answer {
             Answer::Done(Output::NeedsInput(questions)) => match self.sealed(questions) {
                 Ok(questions) => questions,
-                Err(error) => {
-                    let message = wire::error(id, error.code.0, &error.message);
-                    return Some((StatusCode::OK, message));
-                }
+                Err(error) => return Some(unsealed(id, &error)),
             },
+            Answer::Done(Output::Task { source, task }) if self.takes_tasks => {
+                match tasks::begun(self.mcp, self.caller, name, source, task) {
+                    Ok(task) => json!(task).to_string().into(),
+                    Err(error) => return Some(unsealed(id, &error)),
+                }
+            }
             Answer::Done(output) => results::done(output, is_newer),
             Answer::Failed(failure) => match results::protocol_error(&failure) {
                 Some(RpcError {
@@ -316,50 +398,8 @@ impl Asked<'_> {
     }
 }
 
-/// The client of a call on this lane, which cannot be talked to: tools that talk are the slow lane's.
-pub(super) struct Unreachable {
-    version: String,
-}
-
-impl Unreachable {
-    /// One that speaks the newer revision.
-    pub(super) fn newer() -> Self {
-        Self {
-            version: NEWER.to_owned(),
-        }
-    }
-}
-
-impl Client for Unreachable {
-    fn protocol_version(&self) -> &str {
-        &self.version
-    }
-
-    fn capabilities(&self) -> Value {
-        Value::Object(Default::default())
-    }
-
-    fn progress_token(&self) -> Option<Value> {
-        None
-    }
-
-    fn retry(&self) -> Option<Value> {
-        None
-    }
-
-    fn notify<'a>(&'a self, _: &'a str, _: Value) -> BoxFuture<'a, Result<(), RpcError>> {
-        Box::pin(std::future::ready(Err(unreachable())))
-    }
-
-    fn request<'a>(&'a self, _: &'a str, _: Value) -> BoxFuture<'a, Result<Value, RpcError>> {
-        Box::pin(std::future::ready(Err(unreachable())))
-    }
-}
-
-fn unreachable() -> RpcError {
-    RpcError {
-        code: -32603,
-        message: "a tool that talks to its client must say so: Tool::interactive".to_owned(),
-        data: None,
-    }
+/// The answer to a call whose result cannot go out.
+fn unsealed(id: &str, error: &ErrorData) -> (StatusCode, Vec<u8>) {
+    let message = wire::error(id, error.code.0, &error.message);
+    (StatusCode::OK, message)
 }

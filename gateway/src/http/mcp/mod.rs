@@ -6,10 +6,14 @@ mod lane_fast;
 mod lane_slow;
 
 mod asking;
+mod direct;
 mod handler;
 mod peer;
 mod relay;
+mod seal;
+mod tasks;
 
+mod listening;
 mod lists;
 mod results;
 mod sessions;
@@ -31,14 +35,15 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use jiff::Timestamp;
 use tokio::time::{MissedTickBehavior, timeout};
 use tokio_util::sync::CancellationToken;
 
 pub use self::sessions::Limits;
 
-use self::asking::Seal;
 use self::lane_slow::Posted;
 use self::lists::{List, Lists};
+use self::seal::Seal;
 use self::sessions::{Owner, Session, Sessions};
 use self::streams::Streams;
 use self::subscriptions::Subscriptions;
@@ -193,10 +198,15 @@ impl Mcp {
         match self.sessions.find(request.headers(), caller) {
             Ok(session) => {
                 let (stream, events) = session.open_stream();
+                session.listen(&self.catalog(&caller.agent));
                 self.streams.endless(events, None, stream)
             }
             Err(status) => no_session(status),
         }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.pipeline.clock.now()
     }
 
     /// The agent's list as it is now.
@@ -205,13 +215,13 @@ impl Mcp {
     }
 
     fn catalog(&self, agent: &Arc<Agent>) -> Arc<Catalog> {
-        let now = self.pipeline.clock.now();
+        let now = self.now();
         self.pipeline.catalogs.of(agent, now)
     }
 
     /// What closes a page of the agent's list.
     fn tail(&self, agent: &Arc<Agent>, is_newer: bool) -> String {
-        let now = self.pipeline.clock.now();
+        let now = self.now();
         let valid_until = self.pipeline.catalogs.of(agent, now).valid_until;
         lists::tail(is_newer, now, valid_until)
     }
@@ -263,7 +273,7 @@ impl Mcp {
             .collect();
         self.pipeline.catalogs.retain(|uid| uids.contains(uid));
         self.lists.retain(|uid| uids.contains(uid));
-        let now = self.pipeline.clock.now();
+        let now = self.now();
         let live: HashMap<Owner, &Arc<Agent>> = snapshot
             .keys
             .values()
@@ -281,19 +291,23 @@ impl Mcp {
         self.pipeline.metrics.set_sessions(self.sessions.count());
         self.subscriptions.sweep(|owner| live.contains_key(owner));
         for session in self.sessions.connected() {
-            if let Some(agent) = live.get(&session.owner)
-                && self.tells_changes(agent, false)
-                && self.has_changed(agent, &mut session.list.lock())
+            let Some(agent) = live.get(&session.owner) else {
+                continue;
+            };
+            session.listen(&self.catalog(agent));
+            if self.tells_changes(agent, false) && self.has_changed(agent, &mut session.list.lock())
             {
                 session.push(wire::event(
                     br#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#,
                 ));
             }
         }
-        for subscription in self.subscriptions.of_tools() {
-            if let Some(agent) = live.get(&subscription.owner)
-                && self.has_changed(agent, &mut subscription.list.lock())
-            {
+        for subscription in self.subscriptions.all() {
+            let Some(agent) = live.get(&subscription.owner) else {
+                continue;
+            };
+            subscription.listen(&self.catalog(agent));
+            if subscription.tools && self.has_changed(agent, &mut subscription.list.lock()) {
                 subscription.tools_changed();
             }
         }

@@ -119,15 +119,6 @@ impl Peer {
         progress.reached
     }
 
-    /// In the newer era a client gets log messages only for requests that say from which level on.
-    fn wants_log(&self, params: &Value) -> bool {
-        self.version != NEWER
-            || self.context.meta.log_level().is_some_and(|level| {
-                serde_json::to_value(level)
-                    .is_ok_and(|level| weight(&params["level"]) >= weight(&level))
-            })
-    }
-
     async fn send(&self, method: &str, params: Value) -> Result<(), RpcError> {
         let notification = CustomNotification::new(method, Some(params));
         self.context
@@ -171,7 +162,9 @@ impl Client for Peer {
                 by_tool: true,
             };
         }
-        if method == "notifications/message" && !self.wants_log(&params) {
+        if method == "notifications/message"
+            && !wants_log(&self.version, self.log_level().as_ref(), &params)
+        {
             return futures::future::ready(Ok(())).boxed();
         }
         self.send(method, params).boxed()
@@ -190,14 +183,24 @@ impl Client for Peer {
                 .send_request(ServerRequest::CustomRequest(request))
                 .await
                 .map_err(rpc_error)?;
-            let answer = match answer {
-                ClientResult::CustomResult(result) => Ok(result.0),
-                other => serde_json::to_value(other),
-            };
-            answer.map_err(|_| gone())
+            result(answer)
         }
         .boxed()
     }
+}
+
+/// A client's answer as JSON.
+pub(super) fn result(answer: ClientResult) -> Result<Value, RpcError> {
+    let answer = match answer {
+        ClientResult::CustomResult(result) => Ok(result.0),
+        other => serde_json::to_value(other),
+    };
+    answer.map_err(|_| gone())
+}
+
+/// In the newer era a client gets log messages only for requests that say from which level on.
+pub(super) fn wants_log(version: &str, from: Option<&Value>, params: &Value) -> bool {
+    version != NEWER || from.is_some_and(|from| weight(&params["level"]) >= weight(from))
 }
 
 /// How grave a log level is.
@@ -226,7 +229,7 @@ fn rpc_error(failure: ServiceError) -> RpcError {
     }
 }
 
-fn gone() -> RpcError {
+pub(super) fn gone() -> RpcError {
     RpcError {
         code: -32603,
         message: "the client could not be reached".to_owned(),

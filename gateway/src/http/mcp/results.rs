@@ -12,6 +12,9 @@ use crate::tool::{ErrorKind, Output, ToolError};
 /// Largest result in bytes; a common client breaks above 1 MiB per event, envelope included.
 pub(super) const MAX_BYTES: usize = 1_000_000;
 
+/// What the agent reads whose client takes no tasks, of a call that another client has begun.
+const NOT_FOR_THIS_CLIENT: &str = "This call goes on as a task, which the client has to look after that began it and that declares the tasks extension.";
+
 /// The result of a call that worked.
 pub(super) fn done(output: Output, is_newer: bool) -> Bytes {
     let result = match output {
@@ -21,6 +24,8 @@ pub(super) fn done(output: Output, is_newer: bool) -> Bytes {
         }
         Output::Raw(result) => result,
         Output::NeedsInput(questions) => questions.to_string().into(),
+        // Of another client's: one that takes tasks is told of it otherwise.
+        Output::Task { .. } => failed(NOT_FOR_THIS_CLIENT, is_newer).into(),
     };
     if result.len() <= MAX_BYTES {
         result

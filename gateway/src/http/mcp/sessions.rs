@@ -2,7 +2,7 @@
 //!
 //! An idle session has neither a task nor a channel. Only what is going on right now hangs off its row.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::mem;
 use std::sync::Arc;
@@ -17,12 +17,15 @@ use rmcp::model::{
     ClientCapabilities, ClientJsonRpcMessage, InitializeRequestParams, JsonRpcMessage,
     NumberOrString, RequestId,
 };
+use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::listening::{Listening, Tell};
 use super::lists::List;
 use super::wire::{self, SESSION_ID};
-use crate::family::TASKS;
+use crate::catalog::Catalog;
+use crate::family::Wanted;
 use crate::http::access::Caller;
 
 /// How many sessions there may be and how long they live.
@@ -74,6 +77,8 @@ pub(super) struct Session {
     next_outgoing: AtomicU32,
     /// The client has said which log messages it wants.
     wants_logs: AtomicBool,
+    /// URIs of the resources that the client has subscribed to; no place at all for most.
+    subscribed: Mutex<BTreeSet<String>>,
     state: Mutex<State>,
 }
 
@@ -88,6 +93,8 @@ enum State {
 struct Live {
     /// The GET stream, with a number that tells it from the one before.
     stream: Option<(u64, mpsc::Sender<Bytes>)>,
+    /// What the client hears of on that stream besides its tools.
+    listening: Listening,
     /// Running calls, of either lane.
     calls: HashMap<RequestId, CancellationToken>,
     /// Questions to the client, by the id that they were sent under.
@@ -114,6 +121,9 @@ pub(super) struct OpenStream {
 
 /// Messages that may wait on a stream before its client counts as gone.
 pub(super) const QUEUE: usize = 16;
+/// Resources that one client can subscribe to, and bytes of their URIs.
+pub(super) const MOST_RESOURCES: usize = 64;
+pub(super) const LONGEST_URI: usize = 2_048;
 /// Kinds of clients that are remembered before unused ones are forgotten.
 const KINDS: usize = 1024;
 
@@ -151,6 +161,7 @@ impl Sessions {
             last_seen: AtomicU32::new(self.now()),
             next_outgoing: AtomicU32::new(1),
             wants_logs: AtomicBool::new(false),
+            subscribed: Mutex::default(),
             state: Mutex::new(State::Idle),
         });
         self.rows.insert(session.id, session.clone());
@@ -265,13 +276,11 @@ impl Sessions {
     }
 }
 
-/// Whether a client of these capabilities can be asked something, or can look after a call later.
-pub(super) fn answers(capabilities: &ClientCapabilities) -> bool {
-    let extensions = capabilities.extensions.as_ref();
+/// Whether a client of these capabilities can be asked something.
+fn answers(capabilities: &ClientCapabilities) -> bool {
     capabilities.elicitation.is_some()
         || capabilities.sampling.is_some()
         || capabilities.roots.is_some()
-        || extensions.is_some_and(|extensions| extensions.contains_key(TASKS))
 }
 
 impl Owner {
@@ -296,6 +305,49 @@ impl Session {
     /// Whether a call has somebody to talk to.
     pub(super) fn listens(&self) -> bool {
         self.wants_logs.load(Ordering::Relaxed) || answers(&self.client.capabilities)
+    }
+
+    /// Subscribes to a resource; `false` when there are too many, or its URI is too long.
+    pub(super) fn subscribe(self: &Arc<Self>, uri: String, catalog: &Catalog) -> bool {
+        {
+            let mut subscribed = self.subscribed.lock();
+            let is_full = subscribed.len() >= MOST_RESOURCES && !subscribed.contains(&uri);
+            if is_full || uri.len() > LONGEST_URI {
+                return false;
+            }
+            subscribed.insert(uri);
+        }
+        self.listen(catalog);
+        true
+    }
+
+    pub(super) fn unsubscribe(self: &Arc<Self>, uri: &str, catalog: &Catalog) {
+        self.subscribed.lock().remove(uri);
+        self.listen(catalog);
+    }
+
+    /// Listens to the families that the agent has now, while the GET stream is open.
+    pub(super) fn listen(self: &Arc<Self>, catalog: &Catalog) {
+        let tell = || -> Tell {
+            let session = Arc::downgrade(self);
+            Box::new(move |change| {
+                let (method, params) = change.notification();
+                let message = json!({"jsonrpc": "2.0", "method": method, "params": params});
+                if let Some(session) = session.upgrade() {
+                    session.push(wire::event(message.to_string().as_bytes()));
+                }
+            })
+        };
+        let wanted = Wanted {
+            resource_list: true,
+            prompt_list: true,
+            resources: self.subscribed.lock().clone(),
+        };
+        self.with(|live| {
+            if live.stream.is_some() {
+                live.listening.adjust(catalog, &wanted, tell);
+            }
+        });
     }
 
     /// Lists a call, so that `notifications/cancelled` finds it; `None` when one of that id is running.
@@ -478,6 +530,7 @@ impl Drop for OpenStream {
                 .is_some_and(|(number, _)| *number == self.number)
             {
                 live.stream = None;
+                live.listening = Listening::default();
             }
         });
     }

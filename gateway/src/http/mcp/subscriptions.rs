@@ -1,4 +1,4 @@
-//! `subscriptions/listen` of the newer era: a row, a small queue and a stream, without a task.
+//! `subscriptions/listen` of the newer era: a row, a small queue and a stream. Changes of tools take no task.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,9 +12,12 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::lane_fast::Request;
+use super::listening::{Listening, Tell};
 use super::lists::List;
-use super::sessions::{Owner, QUEUE};
+use super::sessions::{LONGEST_URI, MOST_RESOURCES, Owner, QUEUE};
 use super::{Mcp, wire};
+use crate::catalog::Catalog;
+use crate::family::Wanted;
 use crate::http::access::Caller;
 
 #[derive(Default)]
@@ -27,7 +30,10 @@ pub(super) struct Subscription {
     pub(super) owner: Owner,
     /// The request's id, which every notification carries.
     id: Value,
-    tools: bool,
+    pub(super) tools: bool,
+    /// What it wants to hear of besides tools.
+    wanted: Wanted,
+    listening: Mutex<Listening>,
     /// The list that the client knows.
     pub(super) list: Mutex<Arc<List>>,
     events: mpsc::Sender<Bytes>,
@@ -42,6 +48,19 @@ pub(super) fn listen(mcp: &Arc<Mcp>, caller: &Caller, request: &Request<'_>) -> 
         serde_json::from_str(request.params?.notifications?.get()).ok()?;
     let mut accepted = SubscriptionFilter::new();
     accepted.tools_list_changed = wanted.tools_list_changed.filter(|wanted| *wanted);
+    let catalog = mcp.catalog(&caller.agent);
+    let resources = wanted.resource_subscriptions.unwrap_or_default();
+    let resources = resources.into_iter().filter(|uri| uri.len() <= LONGEST_URI);
+    let asked = Wanted {
+        resource_list: wanted.resources_list_changed == Some(true),
+        prompt_list: wanted.prompts_list_changed == Some(true),
+        resources: resources.take(MOST_RESOURCES).collect(),
+    };
+    let told = asked.of(catalog.features());
+    accepted.resources_list_changed = told.resource_list.then_some(true);
+    accepted.prompts_list_changed = told.prompt_list.then_some(true);
+    accepted.resource_subscriptions =
+        (!told.resources.is_empty()).then(|| told.resources.iter().cloned().collect());
     let id: Value = serde_json::from_str(request.id).ok()?;
     let (events, queue) = mpsc::channel(QUEUE);
     let acknowledged = notification(
@@ -56,16 +75,17 @@ pub(super) fn listen(mcp: &Arc<Mcp>, caller: &Caller, request: &Request<'_>) -> 
         "result": {"resultType": "complete", "_meta": {SUBSCRIPTION_ID: id}},
     });
     let number = mcp.subscriptions.next.fetch_add(1, Ordering::Relaxed);
-    mcp.subscriptions.rows.insert(
-        number,
-        Arc::new(Subscription {
-            owner: Owner::of(caller),
-            tools: accepted.tools_list_changed.is_some(),
-            list: Mutex::new(mcp.list(&caller.agent)),
-            events,
-            id,
-        }),
-    );
+    let subscription = Arc::new(Subscription {
+        owner: Owner::of(caller),
+        tools: accepted.tools_list_changed.is_some(),
+        wanted: asked,
+        listening: Mutex::default(),
+        list: Mutex::new(mcp.list(&caller.agent)),
+        events,
+        id,
+    });
+    subscription.listen(&catalog);
+    mcp.subscriptions.rows.insert(number, subscription);
     let row = Row {
         mcp: mcp.clone(),
         number,
@@ -88,13 +108,8 @@ impl Subscriptions {
         self.rows.retain(|_, row| is_live(&row.owner));
     }
 
-    /// Those that want to hear of a changed list.
-    pub(super) fn of_tools(&self) -> Vec<Arc<Subscription>> {
-        self.rows
-            .iter()
-            .filter(|row| row.tools)
-            .map(|row| row.value().clone())
-            .collect()
+    pub(super) fn all(&self) -> Vec<Arc<Subscription>> {
+        self.rows.iter().map(|row| row.value().clone()).collect()
     }
 }
 
@@ -106,6 +121,21 @@ impl Subscription {
             &self.id,
             json!({}),
         ));
+    }
+
+    /// Listens to the families that the agent has now.
+    pub(super) fn listen(&self, catalog: &Catalog) {
+        let tell = || -> Tell {
+            // A task that goes on for a moment longer does not keep the stream open.
+            let (events, id) = (self.events.downgrade(), self.id.clone());
+            Box::new(move |change| {
+                let (method, params) = change.notification();
+                if let Some(events) = events.upgrade() {
+                    let _ = events.try_send(notification(method, &id, params));
+                }
+            })
+        };
+        self.listening.lock().adjust(catalog, &self.wanted, tell);
     }
 }
 

@@ -18,7 +18,7 @@ use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAcce
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-pub(super) use crate::family::{NEWER, OLDER};
+pub(super) use crate::family::{MISSING_CAPABILITY, NEWER, OLDER};
 pub(super) use crate::http::access::sole;
 
 pub(super) const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
@@ -30,7 +30,6 @@ pub(super) const PARSE_ERROR: i32 = -32700;
 pub(super) const INVALID_REQUEST: i32 = -32600;
 pub(super) const METHOD_NOT_FOUND: i32 = -32601;
 pub(super) const INVALID_PARAMS: i32 = -32602;
-pub(super) const MISSING_CAPABILITY: i32 = -32021;
 
 /// Longest request id that is echoed without a thought.
 const ID_BYTES: usize = 256;
