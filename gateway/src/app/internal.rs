@@ -105,17 +105,15 @@ fn report(snapshot: &Snapshot, pipeline: &Pipeline) -> (Report, Option<Timestamp
             .into_iter()
             .flatten()
             .min();
+        let mut unresolved = pipeline.unresolved(&catalog, snapshot);
+        let unresolved_count = count(unresolved.len());
+        unresolved.truncate(MAX_UNRESOLVED);
         let report = AgentReport {
             generation: agent.generation,
             key_revision: agent.key_revision,
             listed: count(catalog.tools.len()),
-            unresolved_count: count(catalog.unresolved.len()),
-            unresolved: catalog
-                .unresolved
-                .iter()
-                .take(MAX_UNRESOLVED)
-                .cloned()
-                .collect(),
+            unresolved_count,
+            unresolved,
             approvals: news.remove(&agent.uid).unwrap_or_default(),
         };
         (agent.uid.clone(), report)

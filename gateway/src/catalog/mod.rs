@@ -356,8 +356,12 @@ fn list(listed: &mut Vec<Listed>, listing: Listing, at: usize, entry: Arc<Entry>
 }
 
 /// What [`Catalog::unresolved`] would be of an agent that nobody serves yet.
-pub fn lint(tools: &[Tool], agent: &Agent, now: Timestamp) -> Vec<Unresolved> {
-    let tools = tools.iter().filter(|tool| !is_never_served(&tool.name));
+pub fn lint<'a>(
+    tools: impl Iterator<Item = &'a Tool> + Clone,
+    agent: &Agent,
+    now: Timestamp,
+) -> Vec<Unresolved> {
+    let tools = tools.filter(|tool| !is_never_served(&tool.name));
     let served: Vec<&Tool> = tools
         .clone()
         .filter(|tool| Rights::of(agent, tool).is_ok_and(|rights| rights.is_visible(now)))

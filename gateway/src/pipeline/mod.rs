@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use chandlery_crds::report::Unresolved;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -18,13 +19,13 @@ use self::approval::Stand;
 use crate::approvals::{Approvals, Ticket};
 use crate::audit::{Audit, Opening, Record};
 use crate::budgets::Budgets;
-use crate::catalog::{Catalogs, Entry, Found, Registry};
-use crate::directory::{Agent, Directory};
+use crate::catalog::{Catalog, Catalogs, Entry, Found, Registry};
+use crate::directory::{Agent, Directory, Snapshot};
 use crate::families::connect::Connectors;
 use crate::family::{Call, Client};
 use crate::gate::{self, Decision, Denial, Passed, Permit, Question};
 use crate::metrics::Metrics;
-use crate::sources::{Board, Maker, Sources};
+use crate::sources::{self, Board, Maker, Sources};
 use crate::store::{Clock, Store};
 use crate::tool::{Effect, Operation, Output, ToolError};
 use crate::usage::Usage;
@@ -163,6 +164,16 @@ impl Pipeline {
             self.sources.clone(),
             self.metrics.clone(),
             make,
+        )
+    }
+
+    /// The entries of an agent that serve nothing, each with why.
+    pub fn unresolved(&self, catalog: &Catalog, snapshot: &Snapshot) -> Vec<Unresolved> {
+        sources::unresolved(
+            &catalog.unresolved,
+            catalog.agent(),
+            snapshot,
+            &self.sources,
         )
     }
 

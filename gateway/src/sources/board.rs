@@ -37,6 +37,11 @@ impl Board {
         self.states.lock().clone()
     }
 
+    /// What is known of one source.
+    pub fn state(&self, uid: &str) -> Option<State> {
+        self.states.lock().get(uid).cloned()
+    }
+
     /// What the operator is told, by UID.
     pub fn reports(&self) -> BTreeMap<String, SourceReport> {
         let states = self.states.lock();

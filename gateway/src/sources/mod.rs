@@ -6,6 +6,7 @@ mod clean;
 mod follow;
 mod offers;
 pub mod pins;
+mod standing;
 mod store;
 
 use std::collections::HashMap;
@@ -23,6 +24,7 @@ use tracing::warn;
 pub use self::board::{Board, State};
 use self::follow::Followed;
 use self::offers::{Offers, Place};
+pub use self::standing::{left_out, missing, nothing, unresolved};
 use crate::catalog::Catalogs;
 use crate::connector::{Connector, Failure};
 use crate::directory::{Directory, Snapshot, ToolSource};

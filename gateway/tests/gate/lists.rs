@@ -236,7 +236,7 @@ async fn an_entry_that_serves_nothing_is_left_out_and_named() {
         said,
         [
             ("agnt_reports", "NoSuchTool"),
-            ("crm/list", "SourceNotServed"),
+            ("crm/list", "ToolSourceNotFound"),
             ("agnt_db_insert", "SwitchedOff"),
             ("zzz_*", "NoSuchTool"),
         ]

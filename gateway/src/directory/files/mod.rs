@@ -228,13 +228,14 @@ impl Files {
             }
         }
         resources.people = holders::people(&self.identities, &objects)?;
-        for problem in (self.check)(&objects, self.clock.now()) {
-            note(&problem);
-        }
         self.named.replace(&objects);
         self.snapshot = Arc::new(build(&resources, None, &self.snapshot));
         self.resources = resources;
         self.publisher.publish(self.snapshot.clone());
+        // Only now: documents of sources are read for it, which takes a while.
+        for problem in (self.check)(&objects, self.clock.now()) {
+            note(&problem);
+        }
         // Minting touched the folders of keys and tokens.
         self.seen.keys = stamps(self.identities.keys(), |_| true)?;
         self.seen.tokens = stamps(self.identities.people(), |_| true)?;

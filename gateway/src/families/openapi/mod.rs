@@ -40,6 +40,7 @@ mod form;
 
 mod answer;
 
+mod offer;
 mod source;
 
 use std::sync::Arc;
@@ -49,6 +50,7 @@ use url::Url;
 
 pub use cost::{Cost, CostCap};
 pub use names::{Risk, group_name};
+pub use offer::{Offer, offer};
 pub use operation::Operation;
 pub use request::{HttpRequest, join};
 pub(super) use source::connect;
@@ -94,6 +96,8 @@ pub struct Document {
 /// An operation that is not served, since the document describes it wrongly or in a way that cannot be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
+    /// What entries call it; `None` where nothing of the whole path can be read.
+    pub name: Option<String>,
     /// `METHOD /path`.
     pub operation: String,
     /// For the owner of the source.
@@ -169,6 +173,7 @@ pub fn read(document: &[u8], settings: &Settings) -> Result<Document, Unreadable
         match operation::read(&root, settings, &secrets, &found, &mut room) {
             Ok(operation) => operations.push(operation),
             Err(Broken(message)) => skipped.push(Skipped {
+                name: Some(found.name.clone()),
                 operation: found.label(),
                 message,
             }),

@@ -106,6 +106,7 @@ pub(super) fn find<'a>(
                 })
             })),
             Err(Broken(message)) => skipped.push(Skipped {
+                name: None,
                 operation: path.clone(),
                 message,
             }),

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use chandlery_crds::NotedTool;
 use chandlery_crds::conditions::reason;
 use chandlery_crds::fields::ConfigMapKeyRef;
 use futures::future::BoxFuture;
@@ -15,59 +14,39 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use url::Url;
 
-use super::{MAX_BYTES, Operation, Settings, answer, group_name, join, read};
-use crate::connector::{Connector, Failure, Offered, OfferedTool, served_name, visible};
-use crate::families::connect::{Site, failure, url};
+use super::offer::{Offer, offer, settings};
+use super::{MAX_BYTES, Operation, Settings, answer, join};
+use crate::connector::{Connector, Failure, Offered};
+use crate::families::connect::{Site, failure};
 use crate::families::view::{self, Format, View};
 use crate::family::{Call, Family};
 use crate::gate::Permit;
 use crate::outbound::{OperationName, OutboundError, Repeat, Reply, Upstream};
-use crate::tool::{Effect, Group, Origin, Output, Served, Tool, ToolError};
+use crate::tool::{Effect, Output, Tool, ToolError};
 use crate::usage::{self, Usage};
 
 /// The connector of an OpenAPI document.
 pub(in crate::families) fn connect(site: Site) -> Result<Arc<dyn Connector>, Failure> {
     let openapi = site.spec.openapi.clone().unwrap_or_default();
-    let base_url = openapi.base_url.as_deref();
-    let base_url = base_url
-        .map(|text| url(text, "spec.openapi.baseUrl"))
-        .transpose()?;
-    let document_url = openapi.url.as_deref();
-    let document_url = document_url
-        .map(|text| url(text, "spec.openapi.url"))
-        .transpose()?;
-    let document = match (&document_url, openapi.config_map_key_ref, openapi.inline) {
+    let Settings {
+        base_url,
+        document_url,
+        ..
+    } = settings(&site.spec)?;
+    let document = match (document_url, openapi.config_map_key_ref, openapi.inline) {
         (Some(from), _, _) => {
             // What describes the service may lie elsewhere; then it is no business of the credential.
-            let is_service = base_url
-                .as_ref()
-                .is_none_or(|base| base.origin() == from.origin());
-            Document::At(site.way(from.clone(), is_service, MAX_BYTES)?, from.clone())
+            let is_service = base_url.is_none_or(|base| base.origin() == from.origin());
+            Document::At(site.way(from.clone(), is_service, MAX_BYTES)?, from)
         }
         (None, Some(reference), _) => Document::In(reference),
         (None, None, text) => Document::Here(text.unwrap_or_default().into()),
     };
-    let auth = site.spec.auth.as_ref();
-    let header = auth.and_then(|auth| Some(auth.header.as_ref()?.name.clone()));
-    let query = auth.and_then(|auth| Some(auth.query.as_ref()?.name.clone()));
-    let settings = Settings {
-        base_url,
-        document_url,
-        include: openapi.include,
-        exclude: openapi.exclude,
-        credential_headers: header.into_iter().collect(),
-        credential_queries: query.into_iter().collect(),
-    };
-    Ok(Arc::new(Source {
-        site,
-        settings,
-        document,
-    }))
+    Ok(Arc::new(Source { site, document }))
 }
 
 struct Source {
     site: Site,
-    settings: Settings,
     document: Document,
 }
 
@@ -90,39 +69,16 @@ impl Connector for Source {
     }
 
     fn read(&self, answer: &Bytes) -> Result<Offered, Failure> {
-        let invalid = |message: String| Failure::new(reason::DOCUMENT_INVALID, message);
-        let document = read(answer, &self.settings).map_err(|error| invalid(error.to_string()))?;
-        let base = document.base.clone().ok_or_else(|| {
-            invalid("the document names no server: write spec.openapi.baseUrl".to_owned())
-        })?;
-        self.check_origin(&base)?;
-        let mut left_out: Vec<NotedTool> = document
-            .skipped
-            .iter()
-            .map(|skipped| noted(&skipped.operation, "Unreadable", &skipped.message))
-            .collect();
-        if document.cut > 0 {
-            let message = format!(
-                "{} more operations were left out: name those you need under spec.openapi.include",
-                document.cut
-            );
-            left_out.push(noted("*", "TooMany", &message));
-        }
-        let tools = document.operations.iter().map(|operation| OfferedTool {
-            tool: self.tool(operation, &document.title),
-            identity: format!(
-                "{} {}",
-                operation.method,
-                join(operation.base.as_ref().unwrap_or(&base), &operation.path)
-            ),
-            claimed: None,
-        });
-        let tools = tools.collect();
-        let upstream = self.site.upstream(base.clone())?;
+        let Offer {
+            document,
+            base,
+            tools,
+            left_out,
+        } = offer(&self.site.name, &self.site.spec, answer)?;
         let operations = document.operations.into_iter();
         let family = Operations {
             source: self.site.name.clone(),
-            upstream,
+            upstream: self.site.upstream(base.clone())?,
             base,
             operations: operations
                 .map(|operation| (operation.name.clone(), operation))
@@ -134,74 +90,6 @@ impl Connector for Source {
             left_out,
             family: Arc::new(family),
         })
-    }
-}
-
-impl Source {
-    /// A credential goes where a person said, never where a document from somewhere says.
-    fn check_origin(&self, base: &Url) -> Result<(), Failure> {
-        let from = self.settings.document_url.as_ref();
-        let is_chosen = self.settings.base_url.is_some()
-            || from.is_none_or(|from| from.origin() == base.origin());
-        if is_chosen || self.site.spec.auth.is_none() {
-            return Ok(());
-        }
-        let message = format!(
-            "the document says that the service is at {}, elsewhere than the document itself: write spec.openapi.baseUrl, so that the credential goes nowhere unseen",
-            base.origin().ascii_serialization()
-        );
-        Err(Failure::new(reason::BLOCKED, message))
-    }
-
-    fn tool(&self, operation: &Operation, title: &str) -> Tool {
-        let prefix = self.site.prefix();
-        let tag = operation.tags.first().map(String::as_str);
-        let name = group_name(&prefix, tag, operation.risk());
-        let of = match (title, tag) {
-            ("", None) => self.site.name.clone(),
-            ("", Some(tag)) => tag.to_owned(),
-            (title, None) => title.to_owned(),
-            (title, Some(tag)) => format!("{title}, {tag}"),
-        };
-        let does = match operation.effect {
-            Effect::Reads => "what can be read",
-            Effect::Writes { .. } => "what can be added and changed",
-            Effect::Destroys { .. } => "what can be deleted",
-        };
-        Tool {
-            name: served_name(&prefix, &operation.name).into(),
-            title: operation.title.clone().into(),
-            description: operation.description.clone().into(),
-            input_schema: operation.input_schema.clone(),
-            effect: operation.effect,
-            served: Served::Entry,
-            group: Some(Group {
-                title: name.clone().into(),
-                name: name.into(),
-                description: format!("{of}: {does}.").into(),
-                action: operation.name.clone().into(),
-            }),
-            interactive: false,
-            origin: Some(Box::new(Origin {
-                source: self.site.name.clone(),
-                operations: vec![
-                    operation.name.clone(),
-                    format!("{} {}", operation.method, operation.path),
-                ],
-                permission: self.site.spec.permission,
-                is_data: true,
-                output_schema: None,
-            })),
-        }
-    }
-}
-
-fn noted(name: &str, reason: &str, message: &str) -> NotedTool {
-    let cut = |text: &str, longest| visible(text).chars().take(longest).collect();
-    NotedTool {
-        name: cut(name, 256),
-        reason: reason.to_owned(),
-        message: cut(message, 1024),
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) async fn list(State(api): State<Api>, visitor: Visitor) -> Json<Value
                 "state": agent.spec.state,
                 "listing": agent.spec.listing,
                 "listed": catalog.tools.len(),
-                "unresolved": catalog.unresolved,
+                "unresolved": api.pipeline.unresolved(&catalog, &visitor.snapshot),
             })
         })
         .collect();
@@ -62,7 +62,7 @@ pub(super) async fn tools(
         "agent": agent.id,
         "listing": agent.spec.listing,
         "listed": catalog.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
-        "unresolved": catalog.unresolved,
+        "unresolved": api.pipeline.unresolved(&catalog, &visitor.snapshot),
         "tools": tools,
     })))
 }
