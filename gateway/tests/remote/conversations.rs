@@ -178,10 +178,14 @@ async fn what_a_call_says_reaches_its_client_on_either_lane() {
             assert_eq!(said[0]["params"]["data"], "at work");
             assert_eq!(text(&said[1]), "talked");
 
-            let meta = json!({"io.modelcontextprotocol/logLevel": "warning"});
-            let params = json!({"name": "crm_talk", "arguments": {}, "_meta": meta});
-            let answer = desk.newer("one", json!({}), "tools/call", params).await;
-            assert_eq!(text(&answer), "talked");
+            for (level, messages) in [("warning", 1), ("info", 2)] {
+                let meta = json!({"io.modelcontextprotocol/logLevel": level});
+                let params = json!({"name": "crm_talk", "arguments": {}, "_meta": meta});
+                let talk = desk.begin("one", json!({}), "tools/call", params).await;
+                let said = talk.all().await;
+                assert_eq!(said.len(), messages, "{said:?}");
+                assert_eq!(text(&said[messages - 1]), "talked");
+            }
         }
     }
 }
