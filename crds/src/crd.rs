@@ -1,11 +1,33 @@
 //! The four resources as CustomResourceDefinitions, just as they are applied to a cluster.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::CustomResourceExt as _;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::core::object::HasSpec;
+use kube::{CustomResourceExt as _, Resource};
 use serde_json::Value;
 
 use crate::names;
 use crate::{Agent, ToolGrant, ToolSource, Workspace};
+
+/// The object with what an API server would give it; its generation grows with every change of the spec since `before`.
+pub fn identified<K>(object: &K, uid: &str, created_at: &Timestamp, before: Option<&K>) -> K
+where
+    K: Clone + HasSpec + Resource,
+    K::Spec: PartialEq,
+{
+    let before = before.filter(|old| old.meta().uid.as_deref() == Some(uid));
+    let generation = before.map_or(1, |old| {
+        let is_same = old.spec() == object.spec();
+        old.meta().generation.unwrap_or_default() + i64::from(!is_same)
+    });
+    let mut object = object.clone();
+    let metadata = object.meta_mut();
+    metadata.uid = Some(uid.to_owned());
+    metadata.creation_timestamp = Some(Time(*created_at));
+    metadata.generation = Some(generation);
+    object
+}
 
 /// One of the four resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -18,11 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use chandlery_crds::AgentStatus;
+use chandlery_crds::crd::identified;
 use chandlery_crds::manifest::{Object, Problem, Resource};
 use chandlery_crds::names::agent_id;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use kube::core::object::HasSpec;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -201,14 +200,24 @@ impl Files {
         let mut resources = Resources::default();
         for object in &objects {
             let id = agent_id(object.namespace(), object.name());
-            let identity = self.identities.of(&full_name(object));
+            let Identity { uid, created_at } = self.identities.of(&full_name(object));
             match &object.resource {
                 Resource::Workspace(workspace) => {
-                    let workspace = identified(&**workspace, identity, before.workspaces.get(&id));
+                    let workspace = identified(
+                        &**workspace,
+                        uid,
+                        created_at,
+                        before.workspaces.get(&id).map(|old| &**old),
+                    );
                     resources.workspaces.insert(id, Arc::new(workspace));
                 }
                 Resource::Agent(agent) => {
-                    let mut agent = identified(&**agent, identity, before.agents.get(&id));
+                    let mut agent = identified(
+                        &**agent,
+                        uid,
+                        created_at,
+                        before.agents.get(&id).map(|old| &**old),
+                    );
                     let key = holders::key(&self.identities, &id, object, &agent, &objects)?;
                     agent.status = Some(AgentStatus {
                         keys: key.into_iter().collect(),
@@ -217,11 +226,21 @@ impl Files {
                     resources.agents.insert(id, Arc::new(agent));
                 }
                 Resource::ToolSource(source) => {
-                    let source = identified(&**source, identity, before.sources.get(&id));
+                    let source = identified(
+                        &**source,
+                        uid,
+                        created_at,
+                        before.sources.get(&id).map(|old| &**old),
+                    );
                     resources.sources.insert(id, Arc::new(source));
                 }
                 Resource::ToolGrant(grant) => {
-                    let grant = identified(&**grant, identity, before.grants.get(&id));
+                    let grant = identified(
+                        &**grant,
+                        uid,
+                        created_at,
+                        before.grants.get(&id).map(|old| &**old),
+                    );
                     resources.grants.insert(id, Arc::new(grant));
                 }
                 Resource::Secret(_) | Resource::ConfigMap(_) => {}
@@ -242,25 +261,6 @@ impl Files {
         self.is_behind = false;
         Ok(())
     }
-}
-
-/// The object with what an API server would give it; its generation grows with every change of the spec.
-fn identified<K>(object: &K, identity: &Identity, before: Option<&Arc<K>>) -> K
-where
-    K: Clone + HasSpec + kube::Resource,
-    K::Spec: PartialEq,
-{
-    let before = before.filter(|old| old.meta().uid.as_ref() == Some(&identity.uid));
-    let generation = before.map_or(1, |old| {
-        let is_same = old.spec() == object.spec();
-        old.meta().generation.unwrap_or_default() + i64::from(!is_same)
-    });
-    let mut object = object.clone();
-    let metadata = object.meta_mut();
-    metadata.uid = Some(identity.uid.clone());
-    metadata.creation_timestamp = Some(Time(identity.created_at));
-    metadata.generation = Some(generation);
-    object
 }
 
 fn note(problem: &Problem) {
