@@ -10,7 +10,7 @@ use crate::agent::Level;
 use crate::fields::{Conditions, ConfigMapKeyRef, Duration, SecretKeyRef, SecretSource};
 
 /// Where tools come from: an OpenAPI document or a remote MCP server.
-#[derive(CustomResource, KubeSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(CustomResource, KubeSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "chandlery.dev",
     version = "v1alpha1",

@@ -8,7 +8,7 @@ use chandlery_crds::key::Key;
 use clap::{Parser, Subcommand};
 
 use super::settings::{ServeArgs, Settings};
-use super::{audit, call, connect, explain, lint, people, probe, serve, sources};
+use super::{audit, call, connect, explain, import, lint, people, probe, serve, sources};
 
 /// Outfits agents: their own endpoint, their own key, exactly the tools their manifest allows.
 #[derive(Parser)]
@@ -24,6 +24,9 @@ enum Command {
     Serve(Box<ServeArgs>),
     /// Say what is wrong with manifests, without a cluster.
     Lint(lint::Args),
+    /// Write a ToolSource and a ToolGrant for an OpenAPI document or an MCP server, to be looked at.
+    #[command(subcommand)]
+    Import(import::Command),
     /// Make keys.
     #[command(subcommand)]
     Key(KeyCommand),
@@ -71,6 +74,7 @@ pub fn main() -> ExitCode {
             Err(error) => usage(error),
         },
         Command::Lint(args) => lint::run(args),
+        Command::Import(command) => import::run(command),
         Command::Key(KeyCommand::New) => new_key(),
         Command::Connect(args) => connect::run(args),
         Command::Call(args) => call::run(args),

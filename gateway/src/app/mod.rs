@@ -17,6 +17,7 @@ mod call;
 mod client;
 mod connect;
 mod explain;
+mod import;
 mod lint;
 mod people;
 mod probe;

@@ -177,13 +177,7 @@ impl Followed {
         let (connector, answer) = (connector.clone(), answer.clone());
         let read = tokio::task::spawn_blocking(move || {
             let _turn = turn;
-            let (offered, hidden) = tidy(connector.read(&answer)?);
-            let tools = Arc::new(pins::shown(&offered.tools));
-            Ok(Read {
-                offered,
-                hidden,
-                revision: Revision::of(tools),
-            })
+            look(&*connector, &answer)
         });
         read.await.unwrap_or_else(|_| {
             Err(Failure::new(
@@ -321,11 +315,22 @@ struct Served {
 }
 
 /// What an answer means.
-struct Read {
-    offered: Offered,
+pub(super) struct Read {
+    pub(super) offered: Offered,
     /// Tools that held characters which nobody sees.
-    hidden: Vec<NotedTool>,
-    revision: Revision,
+    pub(super) hidden: Vec<NotedTool>,
+    pub(super) revision: Revision,
+}
+
+/// What an answer means, as it would be served. Takes a while where it is long.
+pub(super) fn look(connector: &dyn Connector, answer: &Bytes) -> Result<Read, Failure> {
+    let (offered, hidden) = tidy(connector.read(answer)?);
+    let tools = Arc::new(pins::shown(&offered.tools));
+    Ok(Read {
+        offered,
+        hidden,
+        revision: Revision::of(tools),
+    })
 }
 
 /// What is offered without hidden characters, and no more than there is room for; with what there is to say of that.

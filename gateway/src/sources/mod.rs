@@ -14,6 +14,8 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use chandlery_crds::NotedTool;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
@@ -26,7 +28,7 @@ use self::follow::Followed;
 use self::offers::{Offers, Place};
 pub use self::standing::{left_out, missing, nothing, unresolved};
 use crate::catalog::Catalogs;
-use crate::connector::{Connector, Failure};
+use crate::connector::{Connector, Failure, OfferedTool};
 use crate::directory::{Directory, Snapshot, ToolSource};
 use crate::metrics::Metrics;
 use crate::store::{Causes, Store};
@@ -49,6 +51,27 @@ struct Parts {
     metrics: Arc<Metrics>,
     /// Who may read an answer now: a long one takes a core for seconds, and calls need them too.
     readers: Arc<Semaphore>,
+}
+
+/// What a source offers, for who looks before anybody serves it.
+pub struct Look {
+    pub tools: Vec<OfferedTool>,
+    pub left_out: Vec<NotedTool>,
+    /// Tools that held characters which nobody sees.
+    pub hidden: Vec<NotedTool>,
+    /// To be written into `spec.pinning.approvedRevision`.
+    pub revision: String,
+}
+
+/// What an answer of the source means, as it would be served. Takes a while where it is long.
+pub fn look(connector: &dyn Connector, answer: &Bytes) -> Result<Look, Failure> {
+    let read = follow::look(connector, answer)?;
+    Ok(Look {
+        tools: read.offered.tools,
+        left_out: read.offered.left_out,
+        hidden: read.hidden,
+        revision: read.revision.name,
+    })
 }
 
 /// Follows the sources that agents may be granted.

@@ -29,7 +29,7 @@ const LAST_CHANCE: Duration = Duration::from_secs(5);
 
 /// Takes down calls that went to a source. Clones share it.
 #[derive(Clone)]
-pub struct Usage(Arc<Shared>);
+pub struct Usage(Option<Arc<Shared>>);
 
 struct Shared {
     store: Store,
@@ -68,19 +68,26 @@ impl Usage {
         let (queue, calls) = mpsc::channel(QUEUE);
         let closing = CancellationToken::new();
         let writer = tokio::spawn(write(store.clone(), calls, closing.clone()));
-        Self(Arc::new(Shared {
+        Self(Some(Arc::new(Shared {
             store,
             metrics,
             queue,
             closing,
             writer: Mutex::new(Some(writer)),
-        }))
+        })))
+    }
+
+    /// Takes nothing down: for who only looks at what a source offers.
+    pub fn nowhere() -> Self {
+        Self(None)
     }
 
     /// Takes a call down. Never waits: when too many wait to be written, it is left out and counted.
     pub fn record(&self, call: Call) {
-        if self.0.queue.try_send(call).is_err() {
-            self.0.metrics.usage_lost();
+        if let Some(shared) = &self.0
+            && shared.queue.try_send(call).is_err()
+        {
+            shared.metrics.usage_lost();
         }
     }
 
@@ -92,14 +99,18 @@ impl Usage {
         before: Option<Id>,
         most: i64,
     ) -> Result<Vec<Row>, StoreError> {
-        let scope = self.0.store.scope(workspace).await?;
-        store::list(&self.0.store, scope, listed, before, most).await
+        let Some(Shared { store, .. }) = self.0.as_deref() else {
+            return Ok(Vec::new());
+        };
+        let scope = store.scope(workspace).await?;
+        store::list(store, scope, listed, before, most).await
     }
 
     /// Writes what is queued; calls that come later are left out.
     pub async fn close(&self) {
-        self.0.closing.cancel();
-        let writer = self.0.writer.lock().take();
+        let Some(shared) = &self.0 else { return };
+        shared.closing.cancel();
+        let writer = shared.writer.lock().take();
         if let Some(writer) = writer {
             let _ = timeout(LAST_CHANCE, writer).await;
         }

@@ -41,6 +41,7 @@ mod form;
 mod answer;
 
 mod offer;
+mod security;
 mod source;
 
 use std::sync::Arc;
@@ -53,6 +54,7 @@ pub use names::{Risk, group_name};
 pub use offer::{Offer, offer};
 pub use operation::Operation;
 pub use request::{HttpRequest, join};
+pub use security::{PLACEHOLDER, suggested_auth};
 pub(super) use source::connect;
 
 /// The largest document that is read, in bytes.

@@ -1,0 +1,462 @@
+//! `chandlery import`: a ToolSource and a ToolGrant for what is there, written to be looked at and changed.
+
+mod held;
+mod write;
+
+use std::io::Read as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use chandlery_crds::fields::{ConfigMapKeyRef, SecretKeyRef, SecretSource};
+use chandlery_crds::tool_source::{HeaderAuth, McpSpec, OpenapiSpec};
+use chandlery_crds::{AuthSpec, PinningSpec, ToolSourceSpec};
+use jiff::Timestamp;
+use secrecy::SecretSlice;
+use tokio::time::timeout;
+use url::Url;
+
+use self::held::Held;
+use self::write::{Draft, write};
+use super::cli::{fail, print, usage};
+use crate::connector::{Connector, Failure};
+use crate::directory::ToolSource;
+use crate::families::connect::Connectors;
+use crate::families::openapi;
+use crate::outbound::{self, Outbound};
+use crate::sources::{self, Look};
+use crate::usage::Usage;
+
+/// How long what is imported may take to be had.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes of a document that a ConfigMap has room for, beside what else it holds.
+const ROOM: usize = 1_000_000;
+/// Characters of a source's name.
+const NAME: usize = 40;
+
+#[derive(clap::Subcommand)]
+pub(super) enum Command {
+    /// From an OpenAPI document.
+    Openapi(OpenapiArgs),
+    /// From a remote MCP server, which is asked what it offers.
+    Mcp(McpArgs),
+}
+
+#[derive(clap::Args)]
+pub(super) struct OpenapiArgs {
+    /// The document: a URL, a file, or `-` for standard input.
+    #[arg(value_name = "URL|FILE")]
+    document: String,
+    /// Where the service listens. Default: the first server that the document names.
+    #[arg(long, value_name = "URL")]
+    base_url: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(clap::Args)]
+pub(super) struct McpArgs {
+    /// Where the server listens (Streamable HTTP).
+    url: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What both kinds are told.
+#[derive(clap::Args)]
+struct Common {
+    /// Name of the ToolSource. Default: one made from the document's title or the server's host.
+    #[arg(long)]
+    name: Option<String>,
+    /// Namespace of all of it. Default: none is written.
+    #[arg(long)]
+    namespace: Option<String>,
+    /// The Workspace whose agents the grant is about.
+    #[arg(long, value_name = "NAME", default_value = "team")]
+    workspace: String,
+    /// An agent that is granted the tools. May be repeated.
+    #[arg(long = "agent", value_name = "NAME", default_value = "my-agent")]
+    agents: Vec<String>,
+    /// A private or in-cluster host that may be asked, as `allowedHosts` has it. May be repeated.
+    #[arg(long = "allow-host", value_name = "HOST")]
+    allowed_hosts: Vec<String>,
+    /// Send the value of this environment variable as a bearer token.
+    #[arg(
+        long,
+        value_name = "VARIABLE",
+        conflicts_with = "header_from_env",
+        value_parser = named_variable
+    )]
+    bearer_from_env: Option<String>,
+    /// Send the value of an environment variable in a header.
+    #[arg(long, value_name = "HEADER=VARIABLE", value_parser = header_variable)]
+    header_from_env: Option<(String, String)>,
+}
+
+pub(super) fn run(command: Command) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(format_args!("start: {error}")),
+    };
+    let (what, common) = match command {
+        Command::Openapi(args) => {
+            if let Some(wrong) = args.base_url.as_deref().and_then(wrong_url) {
+                return usage(format_args!("--base-url: {wrong}"));
+            }
+            match Document::find(args.document) {
+                Ok(document) => (What::Openapi(document, args.base_url), args.common),
+                Err(error) => return usage(error),
+            }
+        }
+        Command::Mcp(args) => match wrong_url(&args.url) {
+            Some(wrong) => return usage(format_args!("{}: {wrong}", args.url)),
+            None => (What::Mcp(args.url), args.common),
+        },
+    };
+    match runtime.block_on(import(what, common)) {
+        Ok(text) => print(text.trim_end()),
+        Err(error) => fail(error),
+    }
+}
+
+/// What is imported.
+enum What {
+    /// A document, and where its service listens.
+    Openapi(Document, Option<String>),
+    /// An MCP server's URL.
+    Mcp(String),
+}
+
+enum Document {
+    At(String),
+    Text(String),
+}
+
+impl Document {
+    fn find(from: String) -> Result<Self, String> {
+        if from.contains("://") {
+            return match wrong_url(&from) {
+                Some(wrong) => Err(format!("{from}: {wrong}")),
+                None => Ok(Self::At(from)),
+            };
+        }
+        let mut text = String::new();
+        let read = if from == "-" {
+            std::io::stdin().read_to_string(&mut text).map(drop)
+        } else {
+            std::fs::read_to_string(Path::new(&from)).map(|read| text = read)
+        };
+        read.map_err(|error| format!("read {from}: {error}"))?;
+        if text.len() > ROOM {
+            return Err(format!(
+                "{from} has {} bytes, and a ConfigMap has room for {ROOM}: put the document where it can be fetched, and import its URL",
+                text.len()
+            ));
+        }
+        Ok(Self::Text(text))
+    }
+}
+
+async fn import(what: What, common: Common) -> Result<String, String> {
+    let mut spec = ToolSourceSpec {
+        allowed_hosts: common.allowed_hosts.clone(),
+        ..ToolSourceSpec::default()
+    };
+    let mut held = Held::default();
+    let is_document = matches!(what, What::Openapi(..));
+    let name = common.name.clone();
+    let mut name = name.unwrap_or_else(|| match &what {
+        What::Openapi(Document::At(url), _) | What::Mcp(url) => of_host(url),
+        What::Openapi(Document::Text(_), _) => "service".to_owned(),
+    });
+    match what {
+        What::Openapi(document, base_url) => {
+            let mut openapi = OpenapiSpec {
+                base_url,
+                ..OpenapiSpec::default()
+            };
+            match document {
+                Document::At(url) => openapi.url = Some(url),
+                Document::Text(text) => {
+                    let key = file_name(&text).to_owned();
+                    let map = format!("{name}-openapi");
+                    held.config_map.insert(key.clone(), text);
+                    openapi.config_map_key_ref = Some(ConfigMapKeyRef { name: map, key });
+                }
+            }
+            spec.openapi = Some(openapi);
+        }
+        What::Mcp(url) => spec.mcp = Some(McpSpec { url }),
+    }
+    let sent = common.credential(&name)?;
+    if let Some(Sent { auth, key, value }) = &sent {
+        spec.auth = Some(auth.clone());
+        held.secret.insert((*key).to_owned(), value.clone());
+    }
+    let document = held.config_map.clone();
+    let outbound = Outbound::new(outbound::Settings::default());
+    let connectors = Connectors {
+        outbound: outbound.map_err(|error| error.to_string())?,
+        references: Arc::new(held),
+        usage: Usage::nowhere(),
+    };
+    let answer = fetch(&connectors, &name, &spec).await.map_err(told)?;
+    if is_document {
+        let offer = openapi::offer(&name, &without_auth(&spec), &answer).map_err(told)?;
+        if common.name.is_none() && !offer.document.title.is_empty() {
+            name = slug(&offer.document.title);
+        }
+        if sent.is_none() {
+            let suggested = openapi::suggested_auth(&answer, &name);
+            spec.auth = suggested.map_err(|error| error.to_string())?;
+        }
+        let openapi = spec.openapi.get_or_insert_default();
+        if let Some(reference) = &mut openapi.config_map_key_ref {
+            reference.name = format!("{name}-openapi");
+        }
+        let is_elsewhere =
+            |url: &String| Url::parse(url).is_ok_and(|from| from.origin() != offer.base.origin());
+        // A credential goes nowhere that a document alone has named.
+        if spec.auth.is_some() && openapi.url.as_ref().is_some_and(is_elsewhere) {
+            openapi.base_url.get_or_insert(offer.base.to_string());
+        }
+    }
+    let look = look(&connectors, &name, &spec, &answer)
+        .await
+        .map_err(told)?;
+    spec.pinning = Some(PinningSpec {
+        approved_revision: Some(look.revision.clone()),
+        ..PinningSpec::default()
+    });
+    let draft = Draft {
+        name,
+        namespace: common.namespace,
+        workspace: common.workspace,
+        agents: common.agents,
+        spec,
+        document: document.into_iter().next(),
+        look,
+    };
+    write(&draft).map_err(|error| format!("write the manifests: {error}"))
+}
+
+/// A credential that is sent while importing.
+struct Sent {
+    auth: AuthSpec,
+    /// Of its Secret.
+    key: &'static str,
+    value: SecretSlice<u8>,
+}
+
+impl Common {
+    /// The credential that goes along.
+    fn credential(&self, name: &str) -> Result<Option<Sent>, String> {
+        let reference = |key: &str| SecretKeyRef {
+            name: name.to_owned(),
+            key: key.to_owned(),
+        };
+        let value = |variable: &str| match std::env::var(variable) {
+            Ok(value) if !value.trim().is_empty() => {
+                Ok(SecretSlice::from(value.trim().as_bytes().to_vec()))
+            }
+            _ => Err(format!("the environment variable {variable} holds nothing")),
+        };
+        if let Some(variable) = &self.bearer_from_env {
+            let auth = AuthSpec {
+                bearer: Some(SecretSource {
+                    secret_key_ref: reference("token"),
+                }),
+                ..AuthSpec::default()
+            };
+            return Ok(Some(Sent {
+                auth,
+                key: "token",
+                value: value(variable)?,
+            }));
+        }
+        let Some((header, variable)) = &self.header_from_env else {
+            return Ok(None);
+        };
+        let auth = AuthSpec {
+            header: Some(HeaderAuth {
+                name: header.clone(),
+                secret_key_ref: reference("key"),
+            }),
+            ..AuthSpec::default()
+        };
+        Ok(Some(Sent {
+            auth,
+            key: "key",
+            value: value(variable)?,
+        }))
+    }
+}
+
+async fn connect(
+    connectors: &Connectors,
+    name: &str,
+    spec: &ToolSourceSpec,
+) -> Result<Arc<dyn Connector>, Failure> {
+    let source = ToolSource {
+        uid: String::new(),
+        generation: 1,
+        created_at: None::<Timestamp>,
+        spec: spec.clone(),
+    };
+    connectors
+        .connect(&format!("default.{name}"), &source)
+        .await
+}
+
+async fn fetch(
+    connectors: &Connectors,
+    name: &str,
+    spec: &ToolSourceSpec,
+) -> Result<Bytes, Failure> {
+    let connector = connect(connectors, name, spec).await?;
+    let answer = timeout(PATIENCE, connector.fetch()).await;
+    answer.unwrap_or_else(|_| {
+        let message = "it did not say within a minute what it offers";
+        Err(Failure::new("Unreachable", message))
+    })
+}
+
+async fn look(
+    connectors: &Connectors,
+    name: &str,
+    spec: &ToolSourceSpec,
+    answer: &Bytes,
+) -> Result<Look, Failure> {
+    let connector = connect(connectors, name, spec).await?;
+    sources::look(&*connector, answer)
+}
+
+/// What went wrong, in the words of who is at a terminal.
+fn told(failure: Failure) -> String {
+    failure
+        .message
+        .replace(
+            "name it under allowedHosts of the ToolSource",
+            "if you mean it, write --allow-host with it",
+        )
+        .replace("write spec.openapi.baseUrl", "write --base-url")
+}
+
+fn without_auth(spec: &ToolSourceSpec) -> ToolSourceSpec {
+    ToolSourceSpec {
+        auth: None,
+        ..spec.clone()
+    }
+}
+
+fn wrong_url(text: &str) -> Option<String> {
+    outbound::parse(text)
+        .err()
+        .map(|blocked| blocked.to_string())
+}
+
+/// The key under which a ConfigMap holds the document.
+fn file_name(text: &str) -> &'static str {
+    match text.trim_start().starts_with('{') {
+        true => "openapi.json",
+        false => "openapi.yaml",
+    }
+}
+
+/// A name of a source that tells what it is: small letters, digits and hyphens, beginning with a letter.
+fn slug(text: &str) -> String {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let words = words.filter(|word| !word.is_empty());
+    let mut slug = String::new();
+    for word in words.map(str::to_ascii_lowercase) {
+        if slug.is_empty() && !word.starts_with(|c: char| c.is_ascii_lowercase()) {
+            slug.push_str("api");
+        }
+        if slug.len() + 1 + word.len() > NAME {
+            break;
+        }
+        if !slug.is_empty() {
+            slug.push('-');
+        }
+        slug.push_str(&word);
+    }
+    match slug.as_str() {
+        "" => "service".to_owned(),
+        _ => slug,
+    }
+}
+
+/// The label of a host that tells most: `linear` of `mcp.linear.app`.
+fn of_host(url: &str) -> String {
+    let host = Url::parse(url).ok();
+    let domain = host.as_ref().and_then(Url::domain).unwrap_or_default();
+    let mut labels: Vec<&str> = domain.split('.').collect();
+    if labels.len() > 1 {
+        labels.pop();
+    }
+    let tells = |label: &&&str| !matches!(**label, "www" | "api" | "mcp" | "svc" | "cluster");
+    let longest = labels.iter().filter(tells).max_by_key(|label| label.len());
+    slug(longest.copied().unwrap_or_default())
+}
+
+fn named_variable(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    match !text.is_empty() && text.chars().all(fits) {
+        true => Ok(text.to_owned()),
+        false => Err("write the name of an environment variable, not its value".to_owned()),
+    }
+}
+
+fn header_variable(text: &str) -> Result<(String, String), String> {
+    let (header, variable) = text
+        .split_once('=')
+        .ok_or("write HEADER=VARIABLE, such as X-Api-Key=CRM_KEY")?;
+    Ok((header.to_owned(), named_variable(variable)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_what_it_is() {
+        for (title, name) in [
+            (
+                "Swagger Petstore - OpenAPI 3.0",
+                "swagger-petstore-openapi-3-0",
+            ),
+            ("3scale", "api-3scale"),
+            ("Größe", "gr-e"),
+            ("", "service"),
+            (
+                "The quite long name of a service that has a long name",
+                "the-quite-long-name-of-a-service-that",
+            ),
+        ] {
+            assert_eq!(slug(title), name);
+        }
+        for (url, name) in [
+            ("https://mcp.linear.app/mcp", "linear"),
+            ("https://api.example.com/openapi.json", "example"),
+            ("http://crm.shop.svc:8080/mcp", "shop"),
+            ("http://localhost:9000/mcp", "localhost"),
+            ("http://127.0.0.1:9000/mcp", "service"),
+        ] {
+            assert_eq!(of_host(url), name, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_not_taken_for_the_name_of_a_variable() {
+        assert!(named_variable("CRM_TOKEN").is_ok());
+        assert!(named_variable("sk-live-123").is_err());
+        assert!(header_variable("X-Api-Key=CRM").is_ok());
+        assert!(header_variable("CRM").is_err());
+    }
+}
