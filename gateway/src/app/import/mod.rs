@@ -341,10 +341,7 @@ async fn look(
 fn told(failure: Failure) -> String {
     failure
         .message
-        .replace(
-            "name it under allowedHosts of the ToolSource",
-            "if you mean it, write --allow-host with it",
-        )
+        .replace("under allowedHosts of the ToolSource", "with --allow-host")
         .replace("write spec.openapi.baseUrl", "write --base-url")
 }
 

@@ -62,7 +62,7 @@ fn notes(text: &mut String, draft: &Draft) {
     comment(
         text,
         &format!(
-            "{} tools. Look at them, at the grant below, and at approvedRevision: whoever commits it has approved the tools as they are now.",
+            "Tools: {}. Look at them, at the grant below, and at approvedRevision: whoever commits it has approved the tools as they are now.",
             tools.len()
         ),
     );
