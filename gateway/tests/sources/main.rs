@@ -29,3 +29,4 @@ mod openapi;
 mod pinning;
 mod recorded;
 mod ssrf;
+mod standing;

@@ -162,3 +162,101 @@ fn a_folder_is_read_by_name_and_deeper_only_when_asked() {
     let missing = read_all(&[folder.path().join("gone.yaml")], false).unwrap_err();
     assert!(missing.contains("gone.yaml"), "{missing}");
 }
+
+/// A document with an operation that can be read and one that cannot.
+const DOCUMENT: &str = r##"{"openapi": "3.1.0", "info": {"title": "T", "version": "1"}, "servers": [{"url": "https://crm.example.com"}], "paths": {"/a": {"get": {"operationId": "list"}}, "/b": {"get": {"operationId": "odd", "parameters": [{"$ref": "x.yaml#/p"}]}}}}"##;
+
+fn source(document: &str) -> String {
+    format!(
+        "apiVersion: chandlery.dev/v1alpha1\nkind: ToolSource\nmetadata: {{name: crm}}\nspec: {{openapi: {document}}}\n"
+    )
+}
+
+fn grant(tools: &str) -> String {
+    format!(
+        "apiVersion: chandlery.dev/v1alpha1\nkind: ToolGrant\nmetadata: {{name: g}}\nspec:\n  workspaceRef: {{name: home}}\n  agents: {{all: true}}\n  tools: {tools}\n"
+    )
+}
+
+fn map(text: &str) -> String {
+    let text = serde_json::Value::from(text);
+    format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: docs}}\ndata: {{doc: {text}}}\n")
+}
+
+#[test]
+fn entries_of_a_source_are_held_against_its_document() {
+    let inline = source(&format!(
+        "{{inline: {}}}",
+        serde_json::Value::from(DOCUMENT)
+    ));
+    let agent = format!("{CODER}  tools: [crm/list, 'crm/GET /a', crm/gone, crm/odd]\n");
+    let expected = expect![[r#"
+        b.yaml:6: Agent/coder: spec.tools[2]: the ToolSource crm offers nothing that gone names
+        b.yaml:6: Agent/coder: spec.tools[3]: odd of the ToolSource crm is left out: GET /b: `$ref: x.yaml#/p` leaves the document; only references within it are followed
+        d.yaml:7: ToolGrant/g: spec.tools[1]: the ToolSource crm offers nothing that lst names
+        3 problems"#]];
+    check(
+        &[
+            ("a.yaml", HOME),
+            ("b.yaml", &agent),
+            ("c.yaml", &inline),
+            ("d.yaml", &grant("[crm/*, crm/lst]")),
+        ],
+        expected,
+    );
+    let in_map = source("{configMapKeyRef: {name: docs, key: doc}}");
+    let agent = format!("{CODER}  tools: [crm/list]\n");
+    let files = |text: &str| [HOME.to_owned(), agent.clone(), in_map.clone(), map(text)];
+    let checked = |files: [String; 4], grant: &str, expected: Expect| {
+        let [a, b, c, d] = &files;
+        check(
+            &[
+                ("a.yaml", a),
+                ("b.yaml", b),
+                ("c.yaml", c),
+                ("d.yaml", d),
+                ("e.yaml", grant),
+            ],
+            expected,
+        );
+    };
+    checked(
+        files(DOCUMENT),
+        &grant("[crm/list]"),
+        expect!["5 objects, nothing wrong"],
+    );
+    checked(
+        files(DOCUMENT),
+        &grant("[crm/odd]"),
+        expect![[r#"
+        b.yaml:6: Agent/coder: spec.tools[0]: no live ToolGrant gives this agent crm/list: make one, or wait for its time
+        e.yaml:7: ToolGrant/g: spec.tools[0]: odd of the ToolSource crm is left out: GET /b: `$ref: x.yaml#/p` leaves the document; only references within it are followed
+        2 problems"#]],
+    );
+    checked(
+        files("{\"swagger\": \"2.0\"}"),
+        &grant("[crm/x]"),
+        expect![[r#"
+            c.yaml:4: ToolSource/crm: spec.openapi.configMapKeyRef: this is a Swagger 2.0 document; convert it to OpenAPI 3 first
+            1 problem"#]],
+    );
+}
+
+#[test]
+fn what_only_asking_would_tell_is_no_problem() {
+    let agent = format!("{CODER}  tools: [crm/list, crn/list]\n");
+    check(
+        &[
+            ("a.yaml", HOME),
+            ("b.yaml", &agent),
+            (
+                "c.yaml",
+                &source("{url: 'https://crm.example.com/openapi.json'}"),
+            ),
+            ("d.yaml", &grant("[crm/list]")),
+        ],
+        expect![[r#"
+            b.yaml:6: Agent/coder: spec.tools[1]: there is no ToolSource crn in this namespace: make it, or correct the entry
+            1 problem"#]],
+    );
+}
