@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may fail")]
 
 mod harness;
+mod said;
 mod seeds;
 
 mod approvals;

@@ -30,6 +30,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::dns::Dns;
+pub(crate) use crate::said::Said;
 
 const VERSION: &str = "2026-07-28";
 /// For what must happen; how long it takes is not what these tests are about.
@@ -72,18 +73,6 @@ enum Running {
 
 /// A process that ends with its gateway.
 struct Program(Child);
-
-/// An answer to a call, in words.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Said {
-    Text(String),
-    /// A result with `isError`.
-    Refused(String),
-    /// Id of the approval.
-    Awaiting(String),
-    /// A protocol error's code and message.
-    Error(i64, String),
-}
 
 impl Gateway {
     pub(crate) async fn open(manifests: &[Value]) -> Self {
@@ -421,48 +410,6 @@ impl Drop for Program {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-impl Said {
-    pub(crate) fn of(answer: &Value) -> Self {
-        if let Some(code) = answer["error"]["code"].as_i64() {
-            let message = answer["error"]["message"].as_str().unwrap_or_default();
-            return Self::Error(code, message.to_owned());
-        }
-        let result = &answer["result"];
-        let text = result["content"][0]["text"].as_str();
-        let text = text
-            .unwrap_or_else(|| panic!("no text: {answer}"))
-            .to_owned();
-        let value = &result["structuredContent"];
-        if result["isError"] == true {
-            Self::Refused(text)
-        } else if value["status"] == "awaiting_approval" {
-            Self::Awaiting(value["approval_id"].as_str().unwrap().to_owned())
-        } else {
-            Self::Text(text)
-        }
-    }
-
-    #[track_caller]
-    pub(crate) fn text(&self) -> &str {
-        match self {
-            Self::Text(text) => text,
-            other => panic!("no text: {other:?}"),
-        }
-    }
-
-    #[track_caller]
-    pub(crate) fn refusal(&self) -> &str {
-        match self {
-            Self::Refused(text) => text,
-            other => panic!("not refused: {other:?}"),
-        }
-    }
-
-    pub(crate) fn unknown(tool: &str) -> Self {
-        Self::Error(-32602, format!("Unknown tool '{tool}'"))
     }
 }
 

@@ -13,6 +13,9 @@ mod harness;
 mod large;
 #[path = "../openapi/reader.rs"]
 mod reader;
+#[expect(dead_code, reason = "other tests use all of it")]
+#[path = "../gate/said.rs"]
+mod said;
 #[path = "../openapi/samples.rs"]
 mod samples;
 #[expect(dead_code, reason = "other tests use all of it")]
