@@ -25,8 +25,6 @@ use crate::tool::{Operation, Served, Switch, Tool, ToolError};
 pub struct Catalog {
     agent: Arc<Agent>,
     registry: Arc<Registry>,
-    /// Of [`Catalogs::with_sources`], when it was made.
-    revision: u64,
     /// What is listed, in order.
     pub tools: Vec<Arc<Tool>>,
     /// The families of the agent's tools, in the same order.
@@ -118,10 +116,10 @@ impl Catalogs {
 
     /// The catalog of exactly this revision of the agent, as it is at `now`; made on first use.
     pub fn of(&self, agent: &Arc<Agent>, now: Timestamp) -> Arc<Catalog> {
-        let revision = *self.revision.borrow();
+        let registry = self.registry_of(agent);
         let is_current = |catalog: &Catalog| {
             Arc::ptr_eq(&catalog.agent, agent)
-                && catalog.revision == revision
+                && Arc::ptr_eq(&catalog.registry, &registry)
                 && catalog.valid_until.is_none_or(|end| now < end)
         };
         if let Some(catalog) = self.by_uid.get(&agent.uid)
@@ -129,8 +127,7 @@ impl Catalogs {
         {
             return catalog.clone();
         }
-        let registry = self.registry_of(agent);
-        let catalog = Arc::new(Catalog::new(registry, revision, agent.clone(), now));
+        let catalog = Arc::new(Catalog::new(registry, agent.clone(), now));
         self.by_uid.insert(agent.uid.clone(), catalog.clone());
         catalog
     }
@@ -142,7 +139,7 @@ impl Catalogs {
 }
 
 impl Catalog {
-    fn new(registry: Arc<Registry>, revision: u64, agent: Arc<Agent>, now: Timestamp) -> Self {
+    fn new(registry: Arc<Registry>, agent: Arc<Agent>, now: Timestamp) -> Self {
         let mut entries: HashMap<Cow<'static, str>, Arc<Entry>> = HashMap::new();
         let mut listed: Vec<Listed> = Vec::new();
         let mut families: Vec<Arc<dyn Family>> = Vec::new();
@@ -190,7 +187,6 @@ impl Catalog {
         Self {
             agent,
             registry,
-            revision,
             tools,
             families,
             relays,
