@@ -152,13 +152,14 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
         ..outbound::Settings::default()
     })?;
 
-    let references = match settings.source {
+    let (references, announcement) = match settings.source {
         Source::Files { manifests } => {
             let files = read_files(&manifests, &settings.data, &clock, publisher).await?;
             let references = files.references();
             tasks.spawn(files.follow(end.clone()));
-            Announcement::new(address, health_address, &settings.data, &directory).print();
-            references
+            let announcement =
+                Announcement::new(address, health_address, &settings.data, &directory);
+            (references, Some(announcement))
         }
         Source::Cluster {
             account,
@@ -183,7 +184,7 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
                 end.clone(),
             ));
             info!(account.namespace = namespace, account.name = name, %address, "serving agents");
-            references
+            (references, None)
         }
     };
     let connectors = Connectors {
@@ -193,6 +194,10 @@ async fn serve(settings: Settings) -> Result<(), ServeError> {
     };
     tasks.spawn(pipeline.follow_sources(connectors).run(end.clone()));
     health.is_open.store(true, Ordering::Release);
+    // Whoever reads it finds what it says.
+    if let Some(announcement) = announcement {
+        announcement.print();
+    }
     tasks.spawn(log_heads(pipeline.clone(), end.clone()));
 
     let http_settings = http::Settings {
