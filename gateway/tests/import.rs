@@ -9,6 +9,9 @@ mod dns;
 #[path = "sources/harness.rs"]
 mod harness;
 #[expect(dead_code, reason = "other tests use all of it")]
+#[path = "gate/said.rs"]
+mod said;
+#[expect(dead_code, reason = "other tests use all of it")]
 #[path = "outbound/server.rs"]
 mod server;
 #[expect(dead_code, reason = "other tests use all of it")]
@@ -22,7 +25,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use harness::{Gateway, SOON, Said, agent, secret, workspace};
+use harness::{Gateway, SOON, agent, secret, workspace};
+use said::Said;
 use server::{Answer, Seen, reply};
 use upstreams::{Service, document, json_of, mcp, mcp_tool, operation, serve};
 
@@ -112,7 +116,7 @@ async fn served(text: &str) -> Gateway {
     let mut manifests = objects(text);
     manifests.extend(home());
     let mut credential = secret("customers", "", Some("127.0.0.3"));
-    credential["stringData"] = json!({"token": CANARY});
+    credential["stringData"] = json!({"token": CANARY, "key": CANARY});
     manifests.push(credential);
     Gateway::start(&manifests, &[]).await
 }
@@ -144,13 +148,13 @@ async fn a_document_at_a_url_becomes_a_source_that_serves_what_only_reads() {
     let asked = ["openapi", &url, "--bearer-from-env", "UPSTREAM_TOKEN"];
     let text = imported(&[&asked[..], &ALLOWED].concat(), "").await;
     for line in [
-        "3 tools, 1 of which only read.\n",
-        "# Left out: 1\n# - broken: GET /elsewhere: `$ref: other.yaml#/p` leaves the document",
-        "# Characters that nobody sees were taken out of what agents read of:\n# - list_customers\n",
-        "# $ kubectl create secret generic customers --namespace team --from-file=token=FILE\n  # $ kubectl annotate secret customers --namespace team chandlery.dev/allowed-hosts=127.0.0.3:",
-        "    - customers/list_customers   # GET /customers · Does list_customers.\n",
-        "    # - customers/add_customer   # POST /customers · Does add_customer.\n",
-        "    # - customers/delete_customers   # DELETE /customers/all · ",
+        "# Tools: 3. ",
+        "# Left out: 1\n#   broken: GET /elsewhere: `$ref: other.yaml#/p` leaves the document",
+        "# Held characters that nobody sees, which are taken out: 1\n#   list_customers: ",
+        "kubectl create secret generic customers --from-file=token=FILE\n",
+        "  - \"customers/list_customers\" # GET /customers: Does list_customers.\n",
+        "  # - \"customers/add_customer\" # POST /customers: Does add_customer.\n",
+        "  # - \"customers/delete_customers\" # DELETE /customers/all: Does delete_customers.\n",
     ] {
         assert!(text.contains(line), "{line}\n{text}");
     }
@@ -189,7 +193,7 @@ async fn a_private_address_is_asked_only_if_it_is_named() {
         let (code, text, errors) = import(&[kind, &service.server.url("/openapi.json")], "").await;
         assert_eq!((code, text.as_str()), (1, ""));
         assert!(
-            errors.contains("127.0.0.3") && errors.contains("--allow-host HOST"),
+            errors.contains("127.0.0.3") && errors.contains("--allow-host"),
             "{errors}"
         );
     }
@@ -198,7 +202,7 @@ async fn a_private_address_is_asked_only_if_it_is_named() {
     for kind in ["openapi", "mcp"] {
         let (code, _, errors) = import(&[&[kind, &url][..], &ALLOWED].concat(), "").await;
         assert_eq!(code, 1);
-        assert!(errors.contains("--bearer-from-env VAR"), "{errors}");
+        assert!(errors.contains("401"), "{errors}");
     }
 }
 
@@ -210,7 +214,7 @@ async fn a_document_of_a_file_lies_in_a_config_map() {
     let (code, _, errors) = import(&["openapi", "-"], &text).await;
     assert_eq!(code, 1);
     assert!(
-        errors.contains("names no server") && errors.contains("--base-url URL"),
+        errors.contains("names no server") && errors.contains("--base-url"),
         "{errors}"
     );
 
@@ -234,29 +238,21 @@ async fn a_document_of_a_file_lies_in_a_config_map() {
         .await;
     assert_eq!(said.text(), r#"{"asked":"GET /v1/customers"}"#);
 
-    // The same from standard input, and none where one is there already.
+    // The same from standard input.
     let asked = ["openapi", "-", "--base-url", &base];
     let piped = imported(&[&asked[..], &ALLOWED].concat(), &text).await;
     assert_eq!(objects(&piped), all);
-    let held = ["--config-map", "documents/customers.json"];
-    let without = imported(&[&asked[..], &ALLOWED, &held].concat(), &text).await;
-    let without = objects(&without);
-    assert_eq!(without.len(), 2);
-    let reference = &of_kind(&without, "ToolSource")["spec"]["openapi"]["configMapKeyRef"];
-    assert_eq!(
-        *reference,
-        json!({"name": "documents", "key": "customers.json"})
-    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_credential_is_sent_as_the_document_says() {
-    let key = json!({"name": "customers", "key": "token"});
-    let token = "https://login.example/token";
+    let token = json!({"name": "customers", "key": "token"});
+    let key = json!({"name": "customers", "key": "key"});
+    let tokens = "https://login.example/token";
     for (scheme, auth) in [
         (
             json!({"type": "http", "scheme": "bearer"}),
-            json!({"bearer": {"secretKeyRef": key}}),
+            json!({"bearer": {"secretKeyRef": token}}),
         ),
         (
             json!({"type": "apiKey", "in": "header", "name": "X-Key"}),
@@ -272,13 +268,13 @@ async fn the_credential_is_sent_as_the_document_says() {
         ),
         (
             json!({"type": "http", "scheme": "basic"}),
-            json!({"basic": {"username": "user", "secretKeyRef": {"name": "customers", "key": "password"}}}),
+            json!({"basic": {"username": "CHANGE-ME", "secretKeyRef": {"name": "customers", "key": "password"}}}),
         ),
         (
-            json!({"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": token, "scopes": {"read": ""}}}}),
+            json!({"type": "oauth2", "flows": {"clientCredentials": {"tokenUrl": tokens, "scopes": {"read": ""}}}}),
             json!({"oauthClientCredentials": {
-                "tokenUrl": token, "clientId": "client-id", "scopes": ["read"],
-                "secretKeyRef": {"name": "customers", "key": "client-secret"},
+                "tokenUrl": tokens, "clientId": "CHANGE-ME",
+                "secretKeyRef": {"name": "customers", "key": "clientSecret"},
             }}),
         ),
     ] {
@@ -472,11 +468,7 @@ async fn a_grant_holds_no_more_than_it_may() {
             .len(),
         512
     );
-    assert_eq!(text.matches("\n    # - customers/get_").count(), 88);
-    assert!(
-        text.contains("There is no room for these in one grant"),
-        "{text}"
-    );
+    assert_eq!(text.matches("\n  # - \"customers/get_").count(), 88);
 }
 
 /// An MCP server of the older era, with these tools.
@@ -529,10 +521,9 @@ async fn a_remote_server_of_either_era_becomes_a_source() {
         ];
         let text = imported(&[&asked[..], &ALLOWED].concat(), "").await;
         for line in [
-            "2 tools, 1 of which only read.\n",
-            "    - customers/find   # Find\n",
-            "    # - customers/add\n",
-            "and believes their annotations.\n",
+            "# Tools: 2. ",
+            "  - \"customers/find\" # Find\n",
+            "  # - \"customers/add\" # add\n",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
@@ -569,11 +560,22 @@ async fn where_nothing_is_known_to_only_read_a_person_allows_each_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_imported_is_told_in_a_sentence() {
     let swagger = r#"{"swagger": "2.0", "paths": {}}"#;
-    let empty =
-        json!({"openapi": "3.1.0", "servers": [{"url": "https://api.example"}]}).to_string();
     let named = customers().to_string();
-    let elsewhere = ["openapi", "-", "--base-url", "https://api.example"];
+    let badly = [
+        "openapi",
+        "-",
+        "--base-url",
+        "https://a.example",
+        "--name",
+        "Customers",
+    ];
     for (arguments, input, code, said) in [
+        (
+            badly.to_vec(),
+            &*named,
+            1,
+            "ToolSource/Customers: metadata.name: a lowercase",
+        ),
         (
             vec!["openapi", "-"],
             swagger,
@@ -583,12 +585,6 @@ async fn what_cannot_be_imported_is_told_in_a_sentence() {
         (vec!["openapi", "-"], "a: [", 1, "neither JSON nor YAML"),
         (vec!["openapi", "-"], "a: b", 1, "no OpenAPI 3 document"),
         (
-            vec!["openapi", "-"],
-            &empty,
-            1,
-            "nothing that could be granted",
-        ),
-        (
             vec!["openapi", "no-such-file.yaml"],
             "",
             2,
@@ -597,21 +593,20 @@ async fn what_cannot_be_imported_is_told_in_a_sentence() {
         (
             vec!["openapi", "ftp://a.example/x"],
             "",
-            1,
+            2,
             "only https:// and http:// are dialed",
         ),
-        (vec!["mcp", "a.example"], "", 1, "spec.mcp.url"),
+        (
+            vec!["mcp", "a.example"],
+            "",
+            2,
+            "this is no URL that can be dialed",
+        ),
         (
             vec!["mcp", "https://a.example", "--bearer-from-env", "NO_SUCH"],
             "",
-            2,
-            "NO_SUCH is not set",
-        ),
-        (
-            [&elsewhere[..], &["--name", "Customers"]].concat(),
-            &named,
             1,
-            "ToolSource/Customers: metadata.name: a lowercase",
+            "NO_SUCH holds nothing",
         ),
     ] {
         let (ended, text, errors) = import(&arguments, input).await;

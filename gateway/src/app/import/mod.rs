@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use chandlery_crds::fields::{ConfigMapKeyRef, SecretKeyRef, SecretSource};
 use chandlery_crds::tool_source::{HeaderAuth, McpSpec, OpenapiSpec};
-use chandlery_crds::{AuthSpec, PinningSpec, ToolSourceSpec};
+use chandlery_crds::{AuthSpec, PinningSpec, ToolSourceSpec, manifest};
 use jiff::Timestamp;
 use secrecy::SecretSlice;
 use tokio::time::timeout;
@@ -212,10 +212,14 @@ async fn import(what: What, common: Common) -> Result<String, String> {
         if common.name.is_none() && !offer.document.title.is_empty() {
             name = slug(&offer.document.title);
         }
-        if sent.is_none() {
-            let suggested = openapi::suggested_auth(&answer, &name);
-            spec.auth = suggested.map_err(|error| error.to_string())?;
-        }
+        spec.auth = match sent {
+            // Its Secret is named like the source, which has its name only now.
+            Some(_) => common.credential(&name)?.map(|sent| sent.auth),
+            None => {
+                let suggested = openapi::suggested_auth(&answer, &name);
+                suggested.map_err(|error| error.to_string())?
+            }
+        };
         let openapi = spec.openapi.get_or_insert_default();
         if let Some(reference) = &mut openapi.config_map_key_ref {
             reference.name = format!("{name}-openapi");
@@ -243,7 +247,11 @@ async fn import(what: What, common: Common) -> Result<String, String> {
         document: document.into_iter().next(),
         look,
     };
-    write(&draft).map_err(|error| format!("write the manifests: {error}"))
+    let text = write(&draft).map_err(|error| format!("write the manifests: {error}"))?;
+    match manifest::read("import", &text).problems.first() {
+        None => Ok(text),
+        Some(problem) => Err(format!("what was found cannot be written: {problem}")),
+    }
 }
 
 /// A credential that is sent while importing.
