@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chandlery_crds::conditions::reason;
 use chandlery_crds::fields::{ConfigMapKeyRef, SecretKeyRef, SecretSource};
 use chandlery_crds::tool_source::{HeaderAuth, McpSpec, OpenapiSpec};
 use chandlery_crds::{AuthSpec, PinningSpec, ToolSourceSpec, manifest};
@@ -234,6 +235,13 @@ async fn import(what: What, common: Common) -> Result<String, String> {
     let look = look(&connectors, &name, &spec, &answer)
         .await
         .map_err(told)?;
+    if look.tools.is_empty() {
+        let first = look.left_out.first();
+        let why = first.map_or_else(String::new, |noted| {
+            format!(": {} is left out, since {}", noted.name, noted.message)
+        });
+        return Err(format!("nothing that it offers can be a tool{why}"));
+    }
     spec.pinning = Some(PinningSpec {
         approved_revision: Some(look.revision.clone()),
         ..PinningSpec::default()
@@ -331,7 +339,7 @@ async fn fetch(
     let answer = timeout(PATIENCE, connector.fetch()).await;
     answer.unwrap_or_else(|_| {
         let message = "it did not say within a minute what it offers";
-        Err(Failure::new("Unreachable", message))
+        Err(Failure::new(reason::UNREACHABLE, message))
     })
 }
 
@@ -347,8 +355,14 @@ async fn look(
 
 /// What went wrong, in the words of who is at a terminal.
 fn told(failure: Failure) -> String {
-    failure
-        .message
+    let message = match failure.reason {
+        reason::CREDENTIAL_REFUSED => format!(
+            "{}; --bearer-from-env and --header-from-env send a credential",
+            failure.message
+        ),
+        _ => failure.message,
+    };
+    message
         .replace("under allowedHosts of the ToolSource", "with --allow-host")
         .replace("write spec.openapi.baseUrl", "write --base-url")
 }

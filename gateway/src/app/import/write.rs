@@ -16,6 +16,8 @@ use crate::tool::Effect;
 const NOTES: usize = 20;
 /// Entries that a grant has room for.
 const ENTRIES: usize = 512;
+/// Characters of an entry.
+const LONGEST_ENTRY: usize = 200;
 /// Characters of a comment on a tool.
 const COMMENT: usize = 100;
 
@@ -114,15 +116,18 @@ fn metadata(draft: &Draft, name: &str) -> Value {
 /// The grant: what reads is granted, what writes waits for somebody to take its `#` away. Where nothing reads, all is
 /// granted and a person asked.
 fn grant(text: &mut String, draft: &Draft) -> Result<(), Box<dyn std::error::Error>> {
-    let tools = &draft.look.tools;
-    let is_granted = |at: usize, tool: &OfferedTool| reads(tool) && at < ENTRIES;
-    let mut none = !tools.iter().any(reads);
-    none |= tools.is_empty();
+    let mut tools: Vec<&OfferedTool> = draft.look.tools.iter().collect();
+    tools.sort_by_key(|offered| !reads(offered));
+    let (tools, unnamed): (Vec<_>, Vec<_>) = tools.into_iter().partition(can_be_named);
+    if tools.is_empty() {
+        return Err("nothing that is offered can be named in a grant".into());
+    }
+    let asks = !tools.iter().copied().any(reads);
     let mut spec = json!({
         "workspaceRef": {"name": draft.workspace},
         "agents": {"names": draft.agents},
     });
-    if none {
+    if asks {
         spec["permission"] = json!("always_ask");
     }
     let grant = json!({
@@ -133,41 +138,35 @@ fn grant(text: &mut String, draft: &Draft) -> Result<(), Box<dyn std::error::Err
     });
     text.push_str(&serde_saphyr::to_string(&grant)?);
     comment_in(text, "Agents get what their spec.tools names as well.");
-    match none {
-        true => comment_in(
-            text,
-            "Nothing says that it only reads, so a person is asked before each call.",
-        ),
-        false => comment_in(
-            text,
-            "What may write is left out until somebody takes its # away.",
-        ),
-    }
+    comment_in(
+        text,
+        match asks {
+            true => "Nothing says that it only reads, so a person is asked before each call.",
+            false => "What may write is left out until somebody takes its # away.",
+        },
+    );
     text.push_str("  tools:\n");
-    let sorted = {
-        let mut sorted: Vec<&OfferedTool> = tools.iter().collect();
-        sorted.sort_by_key(|tool| !reads(tool));
-        sorted
-    };
-    for (at, offered) in sorted.into_iter().enumerate() {
-        let is_granted = if none {
-            at < ENTRIES
-        } else {
-            is_granted(at, offered)
-        };
+    for (at, offered) in tools.into_iter().enumerate() {
+        let is_granted = (asks || reads(offered)) && at < ENTRIES;
         let hash = if is_granted { "" } else { "# " };
         let entry = json!(offered.tool.entry());
-        let about = one_line(&about(offered));
-        writeln!(text, "  {hash}- {entry} # {about}")?;
+        writeln!(text, "  {hash}- {entry} # {}", one_line(&about(offered)))?;
     }
-    if tools.is_empty() {
-        writeln!(
-            text,
-            "  - {} # nothing is offered yet",
-            json!(format!("{}/*", draft.name))
-        )?;
+    for offered in unnamed {
+        let name = one_line(&offered.tool.entry());
+        let line = format!(
+            "{name} cannot be named here: write a glob, such as {}/*",
+            draft.name
+        );
+        comment_in(text, &line);
     }
     Ok(())
+}
+
+/// Whether an entry of a grant can be written for the tool.
+fn can_be_named(offered: &&OfferedTool) -> bool {
+    let entry = offered.tool.entry();
+    entry.len() <= LONGEST_ENTRY && entry.chars().all(|c| matches!(c, ' '..='~'))
 }
 
 /// Whether a tool only reads, as far as the source says so.

@@ -6,6 +6,7 @@ use chandlery_crds::tool_source::{BasicAuth, HeaderAuth, OauthClientCredentials,
 use serde_json::Value;
 
 use super::{Unreadable, pointer, text};
+use crate::outbound;
 
 /// Where a service that wants a user name or a client's id says nothing of it.
 pub const PLACEHOLDER: &str = "CHANGE-ME";
@@ -30,6 +31,11 @@ fn auth(scheme: &Value, secret: &str) -> Option<AuthSpec> {
         key: key.to_owned(),
     };
     let word = |field: &str| scheme[field].as_str().unwrap_or_default();
+    // What a ToolSource could not say is not suggested.
+    let is_name = |more: &str| {
+        let fits = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
+        !word("name").is_empty() && word("name").chars().all(fits)
+    };
     let none = AuthSpec::default();
     let bearer = || AuthSpec {
         bearer: Some(SecretSource {
@@ -47,14 +53,14 @@ fn auth(scheme: &Value, secret: &str) -> Option<AuthSpec> {
             ..none
         },
         ("http", _) if word("scheme").eq_ignore_ascii_case("bearer") => bearer(),
-        ("apiKey", "header") => AuthSpec {
+        ("apiKey", "header") if is_name("-") => AuthSpec {
             header: Some(HeaderAuth {
                 name: word("name").to_owned(),
                 secret_key_ref: secret_key_ref("key"),
             }),
             ..none
         },
-        ("apiKey", "query") => AuthSpec {
+        ("apiKey", "query") if is_name("_.-") => AuthSpec {
             query: Some(QueryAuth {
                 name: word("name").to_owned(),
                 secret_key_ref: secret_key_ref("key"),
@@ -62,7 +68,7 @@ fn auth(scheme: &Value, secret: &str) -> Option<AuthSpec> {
             ..none
         },
         ("oauth2", _) => match scheme["flows"]["clientCredentials"]["tokenUrl"].as_str() {
-            Some(token_url) => AuthSpec {
+            Some(token_url) if outbound::parse(token_url).is_ok() => AuthSpec {
                 oauth_client_credentials: Some(OauthClientCredentials {
                     token_url: token_url.to_owned(),
                     client_id: PLACEHOLDER.to_owned(),
@@ -73,7 +79,7 @@ fn auth(scheme: &Value, secret: &str) -> Option<AuthSpec> {
                 ..none
             },
             // Somebody gets a token elsewhere.
-            None => bearer(),
+            _ => bearer(),
         },
         ("openIdConnect", _) => bearer(),
         _ => return None,
