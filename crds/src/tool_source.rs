@@ -315,7 +315,7 @@ pub struct CaBundle {
 #[serde(rename_all = "camelCase")]
 pub struct PinningSpec {
     /// Quarantine: a tool that is new or has changed is withheld. Warn: it is served, and the status says so. Off: it is
-    /// served. The first revision that is seen is trusted. Default: Quarantine.
+    /// served. The first revision that is seen is trusted, unless approvedRevision names another. Default: Quarantine.
     #[serde(default)]
     pub policy: PinningPolicy,
     /// The revision that somebody has looked at, as `status.revision` names it: its tools are served, and what an MCP

@@ -118,10 +118,10 @@ fn told(answer: &Value) -> String {
     if changes.is_empty() {
         return format!("revision {revision}: every tool is as it was approved");
     }
-    let mut lines = vec![format!(
-        "revision {revision} differs from the approved {}:",
-        answer["approved_revision"].as_str().unwrap_or("none")
-    )];
+    let mut lines = vec![match answer["approved_revision"].as_str() {
+        Some(approved) => format!("revision {revision} differs from the approved {approved}:"),
+        None => format!("nothing of revision {revision} is approved:"),
+    }];
     for change in changes {
         lines.push(format!(
             "\n{} {}",

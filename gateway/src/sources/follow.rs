@@ -265,7 +265,7 @@ impl Followed {
                 state.report.changed = changed;
                 state.report.failure = None;
                 state.answered_at = answered_at;
-                state.approved = Some(approved.revision);
+                state.approved = Some(approved.revision).filter(|name| !name.is_empty());
                 state.changes = changes.into();
             });
         self.parts.metrics.source_answered(&self.id, answered_at);

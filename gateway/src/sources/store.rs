@@ -54,7 +54,7 @@ pub(super) async fn last(store: &Store, uid: &str) -> Result<Option<Known>, Stor
 }
 
 /// Keeps an answer and its revision, and gives the tools that are approved: those of `approve`, where that revision was
-/// ever seen, else those that were approved before, else these.
+/// ever seen, else those that were approved before. A first answer is approved where nobody says what is.
 pub(super) async fn keep(
     store: &Store,
     uid: &str,
@@ -65,6 +65,7 @@ pub(super) async fn keep(
     let Revision { name, tools, text } = revision;
     let (uid, revision) = (uid.to_owned(), name.clone());
     let (tools, text) = (tools.clone(), text.clone());
+    let is_trusted = approve.as_ref().is_none_or(|approve| *approve == revision);
     store
         .write(move |tx| {
             Box::pin(async move {
@@ -86,7 +87,8 @@ pub(super) async fn keep(
                     .bind(uid.clone())
                     .bind(answer.to_vec())
                     .bind(now)
-                    .bind(revision.clone())
+                    // No revision has an empty name.
+                    .bind(if is_trusted { revision.clone() } else { String::new() })
                     .execute(tx.connection())
                     .await
                     .map_err(&failed)?;

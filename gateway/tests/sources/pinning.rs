@@ -462,6 +462,41 @@ async fn tools_of_a_server_are_pinned_with_their_schema_and_annotations() {
     assert_eq!(hints("m_c").await, [false, false, true]);
 }
 
+/// Whoever names a revision has not approved another, even if it is the first that is seen.
+#[tokio::test]
+async fn a_first_list_that_is_not_the_approved_one_is_withheld() {
+    let service = Service::start(first()).await;
+    let manifests = |approved: &Value| {
+        vec![
+            workspace(),
+            pinned(&service, "s", "Quarantine", approved.clone(), "20s"),
+            each("a", &["s/*"]),
+            grant("g", &["s/*"], json!({})),
+        ]
+    };
+    let gateway = Gateway::open(&manifests(&json!("0123456789abcdef"))).await;
+    let known = gateway.until("s", |known| known["withheld"] == 3).await;
+    assert_eq!(known["served"], 0);
+    assert_eq!(known["approved_revision"], Value::Null);
+    assert_eq!(
+        gateway.call("a", "s_ping", json!({})).await,
+        Said::unknown("s_ping")
+    );
+    let found = known["revision"].clone();
+    // Taking the line away approves nothing either.
+    gateway.apply(&manifests(&Value::Null));
+    let asked = known["answered_at"].clone();
+    gateway
+        .until("s", |known| known["answered_at"] != asked)
+        .await;
+    assert_eq!(gateway.list("a").await, [""; 0]);
+    gateway.apply(&manifests(&found));
+    gateway
+        .until_listed("a", &["s_ping", "s_get", "s_list"])
+        .await;
+    assert!(service.calls().is_empty());
+}
+
 /// A server's first list is served on trust, and what it says of itself is not believed with it.
 #[tokio::test]
 async fn annotations_that_nobody_approved_do_not_count() {
