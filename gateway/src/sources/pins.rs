@@ -108,9 +108,11 @@ impl Kind {
 pub fn changes(approved: &Tools, now: &Tools) -> Vec<Change> {
     let names: BTreeSet<&String> = approved.keys().chain(now.keys()).collect();
     let changes = names.into_iter().filter_map(|name| {
+        if is_approved(approved, now, name) {
+            return None;
+        }
         let (before, after) = (approved.get(name), now.get(name));
         let kind = match (before, after) {
-            (Some(before), Some(after)) if before.digest == after.digest => return None,
             (Some(_), Some(_)) => Kind::Changed,
             (None, _) => Kind::New,
             (_, None) => Kind::Gone,

@@ -142,6 +142,8 @@ impl Remote {
         tally: &mut Tally,
     ) -> Result<Bytes, Trouble> {
         let client = asking.client;
+        // A client of the newer era answers questions by calling again, and a server of the older one asks on its stream.
+        let must_ask = self.spoken.is_newer_for(client) && client.protocol_version() != NEWER;
         let first = request.params.clone();
         if let Some(Value::Object(retry)) = client.retry() {
             for (name, value) in &retry {
@@ -153,15 +155,17 @@ impl Remote {
                 .server
                 .ask(self.spoken, asking, &request, tally)
                 .await?;
-            let questions = match Kind::of(&result) {
-                Some(kind) if kind.result_type() == Some("input_required") => &result,
-                Some(_) => return Ok(result),
-                None => return Err(Trouble::Broken("a result is no object")),
+            if !result.starts_with(b"{") {
+                return Err(Trouble::Broken("a result is no object"));
+            }
+            let is_question = || {
+                let kind = Kind::of(&result);
+                kind.is_some_and(|kind| kind.result_type() == Some("input_required"))
             };
-            if client.protocol_version() == NEWER {
+            if !must_ask || !is_question() {
                 return Ok(result);
             }
-            let questions: Value = serde_json::from_slice(questions)
+            let questions: Value = serde_json::from_slice(&result)
                 .map_err(|_| Trouble::Broken("its questions cannot be read"))?;
             let answers = answers(&questions["inputRequests"], client).await?;
             request.params = first.clone().with("inputResponses", &answers);
@@ -189,7 +193,7 @@ impl Remote {
         let is_error = kind.is_error();
         let is_newer = asking.client.protocol_version() == NEWER;
         match kind.result_type() {
-            Some("input_required") => {
+            Some("input_required") if is_newer => {
                 let questions = serde_json::from_slice(&result).map_err(broken)?;
                 return Ok((Output::NeedsInput(questions), false));
             }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::server::{Asking, LIST_BYTES, Nobody, Server, Spoken, Tally};
+use super::server::{Asking, LIST_BYTES, Server, Spoken, Tally};
 use super::trouble::Trouble;
 use super::wire::{Params, Request};
 use crate::family::{NEWER, OLDER};
@@ -44,12 +44,7 @@ impl Answer {
 /// Asks a server what it offers.
 pub(super) async fn discover(server: &Server) -> Result<Answer, Trouble> {
     let never = CancellationToken::new();
-    let asking = Asking {
-        agent: "",
-        client: &Nobody,
-        takes_tasks: false,
-        cancelled: &never,
-    };
+    let asking = Asking::itself(&never);
     let (spoken, capabilities) = negotiate(server, &asking).await?;
     let mut answer = Answer {
         newer: spoken.newer,

@@ -87,6 +87,18 @@ pub(super) struct Asking<'a> {
     pub(super) cancelled: &'a CancellationToken,
 }
 
+impl<'a> Asking<'a> {
+    /// The gateway itself, for nobody, until `never`.
+    pub(super) fn itself(never: &'a CancellationToken) -> Self {
+        Self {
+            agent: "",
+            client: &Nobody,
+            takes_tasks: false,
+            cancelled: never,
+        }
+    }
+}
+
 impl Server {
     pub(super) fn new(name: String, upstream: Arc<Upstream>, uri: Uri, patience: Duration) -> Self {
         Self {

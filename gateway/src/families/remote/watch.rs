@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::events::Events;
-use super::server::{Asking, Nobody, Server, Spoken};
+use super::server::{Asking, Server, Spoken};
 use super::trouble::Trouble;
 use super::wire::{self, METHOD, Message, Meta, NEWER_VALUE, PROTOCOL_VERSION, Params, Request};
 use crate::family::Change;
@@ -93,12 +93,7 @@ pub(super) async fn changed(server: &Server, spoken: Spoken, tells: Tells) {
 /// Listens until the stream ends; whether the tools have changed.
 async fn listen(server: &Server, spoken: Spoken, tells: Tells) -> Result<bool, Trouble> {
     let never = CancellationToken::new();
-    let asking = Asking {
-        agent: "",
-        client: &Nobody,
-        takes_tasks: false,
-        cancelled: &never,
-    };
+    let asking = Asking::itself(&never);
     let mut events = open(server, spoken, &asking, &tells.filter()).await?;
     while let Some(event) = events.next().await {
         let event = event?;

@@ -15,6 +15,7 @@ use crate::family::{Client, RpcError, TASKS};
 
 pub(super) struct Direct {
     version: String,
+    /// Of the newer era; a session knows its own.
     capabilities: Value,
     log_level: Option<Value>,
     line: Option<Line>,
@@ -47,13 +48,9 @@ impl Direct {
     /// One that called in a session, with what is said to it.
     pub(super) fn in_session(session: &Arc<Session>) -> (Self, Option<mpsc::Receiver<Bytes>>) {
         let (line, said) = line(session.listens(), Some(session));
-        let capabilities = &session.client.capabilities;
         let client = Self {
             version: session.client.protocol_version.to_string(),
-            capabilities: match line {
-                Some(_) => json!(capabilities),
-                None => json!({}),
-            },
+            capabilities: json!({}),
             log_level: None,
             line,
         };
@@ -135,7 +132,12 @@ impl Client for Direct {
     }
 
     fn capabilities(&self) -> Value {
-        self.capabilities.clone()
+        let session = self.line.as_ref().and_then(|line| line.session.as_ref());
+        match session {
+            // Few calls want to know.
+            Some(session) => json!(session.client.capabilities),
+            None => self.capabilities.clone(),
+        }
     }
 
     /// Calls that report their progress are the slow lane's.
