@@ -1,6 +1,8 @@
 //! `chandlery import`: a ToolSource and a ToolGrant for what is there, written to be looked at and changed.
 
+mod args;
 mod held;
+mod names;
 mod write;
 
 use std::io::Read as _;
@@ -11,15 +13,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use chandlery_crds::conditions::reason;
-use chandlery_crds::fields::{ConfigMapKeyRef, SecretKeyRef, SecretSource};
-use chandlery_crds::tool_source::{HeaderAuth, McpSpec, OpenapiSpec};
-use chandlery_crds::{AuthSpec, PinningSpec, ToolSourceSpec, manifest};
+use chandlery_crds::fields::ConfigMapKeyRef;
+use chandlery_crds::tool_source::{McpSpec, OpenapiSpec};
+use chandlery_crds::{PinningSpec, ToolSourceSpec, manifest};
 use jiff::Timestamp;
-use secrecy::SecretSlice;
 use tokio::time::timeout;
 use url::Url;
 
+pub(super) use self::args::Command;
+use self::args::{Common, Sent};
 use self::held::Held;
+use self::names::{of_host, slug};
 use self::write::{Draft, write};
 use super::cli::{fail, print, usage};
 use crate::connector::{Connector, Failure};
@@ -34,67 +38,6 @@ use crate::usage::Usage;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes of a document that a ConfigMap has room for, beside what else it holds.
 const ROOM: usize = 1_000_000;
-/// Characters of a source's name.
-const NAME: usize = 40;
-
-#[derive(clap::Subcommand)]
-pub(super) enum Command {
-    /// From an OpenAPI document.
-    Openapi(OpenapiArgs),
-    /// From a remote MCP server, which is asked what it offers.
-    Mcp(McpArgs),
-}
-
-#[derive(clap::Args)]
-pub(super) struct OpenapiArgs {
-    /// The document: a URL, a file, or `-` for standard input.
-    #[arg(value_name = "URL|FILE")]
-    document: String,
-    /// Where the service listens. Default: the first server that the document names.
-    #[arg(long, value_name = "URL")]
-    base_url: Option<String>,
-    #[command(flatten)]
-    common: Common,
-}
-
-#[derive(clap::Args)]
-pub(super) struct McpArgs {
-    /// Where the server listens (Streamable HTTP).
-    url: String,
-    #[command(flatten)]
-    common: Common,
-}
-
-/// What both kinds are told.
-#[derive(clap::Args)]
-struct Common {
-    /// Name of the ToolSource. Default: one made from the document's title or the server's host.
-    #[arg(long)]
-    name: Option<String>,
-    /// Namespace of all of it. Default: none is written.
-    #[arg(long)]
-    namespace: Option<String>,
-    /// The Workspace whose agents the grant is about.
-    #[arg(long, value_name = "NAME", default_value = "team")]
-    workspace: String,
-    /// An agent that is granted the tools. May be repeated.
-    #[arg(long = "agent", value_name = "NAME", default_value = "my-agent")]
-    agents: Vec<String>,
-    /// A private or in-cluster host that may be asked, as `allowedHosts` has it. May be repeated.
-    #[arg(long = "allow-host", value_name = "HOST")]
-    allowed_hosts: Vec<String>,
-    /// Send the value of this environment variable as a bearer token.
-    #[arg(
-        long,
-        value_name = "VARIABLE",
-        conflicts_with = "header_from_env",
-        value_parser = named_variable
-    )]
-    bearer_from_env: Option<String>,
-    /// Send the value of an environment variable in a header.
-    #[arg(long, value_name = "HEADER=VARIABLE", value_parser = header_variable)]
-    header_from_env: Option<(String, String)>,
-}
 
 pub(super) fn run(command: Command) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -262,58 +205,6 @@ async fn import(what: What, common: Common) -> Result<String, String> {
     }
 }
 
-/// A credential that is sent while importing.
-struct Sent {
-    auth: AuthSpec,
-    /// Of its Secret.
-    key: &'static str,
-    value: SecretSlice<u8>,
-}
-
-impl Common {
-    /// The credential that goes along.
-    fn credential(&self, name: &str) -> Result<Option<Sent>, String> {
-        let reference = |key: &str| SecretKeyRef {
-            name: name.to_owned(),
-            key: key.to_owned(),
-        };
-        let value = |variable: &str| match std::env::var(variable) {
-            Ok(value) if !value.trim().is_empty() => {
-                Ok(SecretSlice::from(value.trim().as_bytes().to_vec()))
-            }
-            _ => Err(format!("the environment variable {variable} holds nothing")),
-        };
-        if let Some(variable) = &self.bearer_from_env {
-            let auth = AuthSpec {
-                bearer: Some(SecretSource {
-                    secret_key_ref: reference("token"),
-                }),
-                ..AuthSpec::default()
-            };
-            return Ok(Some(Sent {
-                auth,
-                key: "token",
-                value: value(variable)?,
-            }));
-        }
-        let Some((header, variable)) = &self.header_from_env else {
-            return Ok(None);
-        };
-        let auth = AuthSpec {
-            header: Some(HeaderAuth {
-                name: header.clone(),
-                secret_key_ref: reference("key"),
-            }),
-            ..AuthSpec::default()
-        };
-        Ok(Some(Sent {
-            auth,
-            key: "key",
-            value: value(variable)?,
-        }))
-    }
-}
-
 async fn connect(
     connectors: &Connectors,
     name: &str,
@@ -385,97 +276,5 @@ fn file_name(text: &str) -> &'static str {
     match text.trim_start().starts_with('{') {
         true => "openapi.json",
         false => "openapi.yaml",
-    }
-}
-
-/// A name of a source that tells what it is: small letters, digits and hyphens, beginning with a letter.
-fn slug(text: &str) -> String {
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
-    let words = words.filter(|word| !word.is_empty());
-    let mut slug = String::new();
-    for word in words.map(str::to_ascii_lowercase) {
-        if slug.is_empty() && !word.starts_with(|c: char| c.is_ascii_lowercase()) {
-            slug.push_str("api");
-        }
-        if slug.len() + 1 + word.len() > NAME {
-            break;
-        }
-        if !slug.is_empty() {
-            slug.push('-');
-        }
-        slug.push_str(&word);
-    }
-    match slug.as_str() {
-        "" => "service".to_owned(),
-        _ => slug,
-    }
-}
-
-/// The label of a host that tells most: `linear` of `mcp.linear.app`.
-fn of_host(url: &str) -> String {
-    let host = Url::parse(url).ok();
-    let domain = host.as_ref().and_then(Url::domain).unwrap_or_default();
-    let mut labels: Vec<&str> = domain.split('.').collect();
-    if labels.len() > 1 {
-        labels.pop();
-    }
-    let tells = |label: &&&str| !matches!(**label, "www" | "api" | "mcp" | "svc" | "cluster");
-    let longest = labels.iter().filter(tells).max_by_key(|label| label.len());
-    slug(longest.copied().unwrap_or_default())
-}
-
-fn named_variable(text: &str) -> Result<String, String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    match !text.is_empty() && text.chars().all(fits) {
-        true => Ok(text.to_owned()),
-        false => Err("write the name of an environment variable, not its value".to_owned()),
-    }
-}
-
-fn header_variable(text: &str) -> Result<(String, String), String> {
-    let (header, variable) = text
-        .split_once('=')
-        .ok_or("write HEADER=VARIABLE, such as X-Api-Key=CRM_KEY")?;
-    Ok((header.to_owned(), named_variable(variable)?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_tell_what_it_is() {
-        for (title, name) in [
-            (
-                "Swagger Petstore - OpenAPI 3.0",
-                "swagger-petstore-openapi-3-0",
-            ),
-            ("3scale", "api-3scale"),
-            ("Größe", "gr-e"),
-            ("", "service"),
-            (
-                "The quite long name of a service that has a long name",
-                "the-quite-long-name-of-a-service-that",
-            ),
-        ] {
-            assert_eq!(slug(title), name);
-        }
-        for (url, name) in [
-            ("https://mcp.linear.app/mcp", "linear"),
-            ("https://api.example.com/openapi.json", "example"),
-            ("http://crm.shop.svc:8080/mcp", "shop"),
-            ("http://localhost:9000/mcp", "localhost"),
-            ("http://127.0.0.1:9000/mcp", "service"),
-        ] {
-            assert_eq!(of_host(url), name, "{url}");
-        }
-    }
-
-    #[test]
-    fn a_value_is_not_taken_for_the_name_of_a_variable() {
-        assert!(named_variable("CRM_TOKEN").is_ok());
-        assert!(named_variable("sk-live-123").is_err());
-        assert!(header_variable("X-Api-Key=CRM").is_ok());
-        assert!(header_variable("CRM").is_err());
     }
 }

@@ -137,7 +137,9 @@ fn grant(text: &mut String, draft: &Draft) -> Result<(), Box<dyn std::error::Err
         "spec": spec,
     });
     text.push_str(&serde_saphyr::to_string(&grant)?);
-    comment_in(text, "Agents get what their spec.tools names as well.");
+    let name = &draft.name;
+    let line = format!("Agents get of it what their spec.tools names too, such as {name}/*.");
+    comment_in(text, &line);
     comment_in(
         text,
         match asks {
