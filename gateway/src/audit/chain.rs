@@ -1,9 +1,15 @@
 //! The chain of a Workspace's rows: each row's keyed hash covers the row and the hash of the one before it, so that a
 //! row can be neither changed nor taken out, put in or moved without the account's key.
 
+use std::sync::Arc;
+
 use hmac::{Hmac, KeyInit, Mac};
 use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
 use sha2::Sha256;
+
+use super::Row;
+use crate::directory::Agent;
 
 pub(super) const MAC: usize = 32;
 
@@ -14,6 +20,86 @@ const ROW: &[u8] = b"chandlery audit row 1\0";
 /// The account's key.
 #[derive(Clone)]
 pub(super) struct Key(Hmac<Sha256>);
+
+/// The last row's number and hash.
+pub(super) type Head = (i64, [u8; MAC]);
+
+/// Who made a call.
+#[derive(PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct Caller {
+    pub(super) agent: String,
+    pub(super) agent_uid: String,
+    pub(super) key_id: String,
+}
+
+/// A row at its place in a Workspace's chain.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Link {
+    pub(super) workspace: i64,
+    pub(super) seq: i64,
+    pub(super) caller: Arc<Caller>,
+    pub(super) row: Row,
+    #[serde(with = "hex")]
+    pub(super) mac: [u8; MAC],
+}
+
+impl Caller {
+    pub(super) fn new(agent: &Agent, key_id: &str) -> Self {
+        Self {
+            agent: agent.id.clone(),
+            agent_uid: agent.uid.clone(),
+            key_id: key_id.to_owned(),
+        }
+    }
+
+    pub(super) fn is(&self, agent: &Agent, key_id: &str) -> bool {
+        self.agent == agent.id && self.agent_uid == agent.uid && self.key_id == key_id
+    }
+}
+
+impl Link {
+    fn content(&self) -> Content<'_> {
+        content(self.workspace, self.seq, &self.caller, &self.row)
+    }
+}
+
+/// What the hash of a row covers.
+fn content<'a>(workspace: i64, seq: i64, caller: &'a Caller, row: &'a Row) -> Content<'a> {
+    let Caller {
+        agent,
+        agent_uid,
+        key_id,
+    } = caller;
+    let Row {
+        id,
+        at,
+        tool,
+        decision,
+        outcome,
+        duration_us,
+        request_bytes,
+        response_bytes,
+        arguments_digest,
+        arguments,
+    } = row;
+    Content {
+        workspace,
+        seq,
+        id: *id,
+        at: *at,
+        agent,
+        agent_uid,
+        key_id,
+        tool,
+        decision,
+        outcome,
+        duration_us: *duration_us,
+        request_bytes: *request_bytes,
+        response_bytes: *response_bytes,
+        arguments_digest,
+        arguments: arguments.as_deref(),
+    }
+}
 
 /// Everything that a row says.
 pub(super) struct Content<'a> {
@@ -54,6 +140,32 @@ impl Key {
     pub(super) fn start(&self, workspace: &str) -> [u8; MAC] {
         let mac = self.0.clone().chain_update(CHAIN);
         mac.chain_update(workspace).finalize().into_bytes().into()
+    }
+
+    /// Puts a row behind `head`, and moves that.
+    pub(super) fn link(
+        &self,
+        workspace: i64,
+        head: &mut Head,
+        caller: Arc<Caller>,
+        row: Row,
+    ) -> Link {
+        let (before, mac) = *head;
+        let seq = before + 1;
+        let mac = self.mac(&mac, &content(workspace, seq, &caller, &row));
+        *head = (seq, mac);
+        Link {
+            workspace,
+            seq,
+            caller,
+            row,
+            mac,
+        }
+    }
+
+    /// Whether `link` is the row behind `head`.
+    pub(super) fn follows(&self, link: &Link, (seq, mac): &Head) -> bool {
+        link.seq == seq + 1 && link.mac == self.mac(mac, &link.content())
     }
 
     /// The hash of the row that follows the one with `before`.

@@ -5,11 +5,14 @@
 //! is kept, unless the Workspace says otherwise. The rows of a Workspace are chained with the account's key.
 
 mod chain;
+mod journaled;
+mod pace;
 mod store;
 mod verify;
 mod writer;
 
 use std::borrow::Cow;
+use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,21 +20,22 @@ use chandlery_crds::workspace::AuditArguments;
 use jiff::Timestamp;
 use parking_lot::Mutex;
 use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::OwnedPermit;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use self::chain::Key;
-use self::store::{Inserts, chains};
+use self::pace::Pace;
+use self::store::chains;
 pub use self::verify::{Noted, Verdict, verify};
 use crate::directory::Agent;
 use crate::metrics::Metrics;
-use crate::store::{Id, Store, StoreError};
+use crate::store::{Store, StoreError};
 
 /// Calls that may run or wait for their row to be written.
 const PLACES: usize = 16 * 1024;
@@ -46,9 +50,10 @@ const ARGUMENTS: usize = 64 * 1024;
 /// The account's audit. One writer task, which [`Audit::close`] ends.
 pub struct Audit {
     places: mpsc::Sender<Entry>,
-    hurry: Arc<Notify>,
+    pace: Arc<Pace>,
     closing: CancellationToken,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    /// Told when the writer has ended.
+    writer: Mutex<Option<oneshot::Receiver<()>>>,
     store: Store,
     key: Key,
     metrics: Arc<Metrics>,
@@ -67,9 +72,9 @@ pub struct Opening<'a> {
 /// An open record. Dropping it closes it as `cancelled`.
 pub struct Record {
     place: Option<OwnedPermit<Entry>>,
-    hurry: Arc<Notify>,
+    pace: Arc<Pace>,
     metrics: Arc<Metrics>,
-    row: Option<Row>,
+    entry: Option<Entry>,
     began: Instant,
 }
 
@@ -78,23 +83,58 @@ pub struct Record {
 pub struct NotRecorded;
 
 struct Entry {
-    row: Row,
-    /// Told once the row is durable.
-    durable: Option<oneshot::Sender<()>>,
-}
-
-#[derive(Clone)]
-struct Row {
-    id: Id,
-    at: i64,
     agent: Arc<Agent>,
     key_id: Arc<str>,
+    row: Row,
+    /// Told once the row is durable.
+    durable: Option<oneshot::Sender<Durable>>,
+}
+
+/// Calls that wait for their rows. Dropped, it tells them that there are none.
+#[derive(Default)]
+struct Waiting(Vec<oneshot::Sender<Durable>>);
+
+/// Says to a call that its row is durable, and to others whose rows became so at once: the writer wakes one of them,
+/// and that one, where it runs, the rest.
+struct Durable(Vec<oneshot::Sender<Durable>>);
+
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Tells all that their rows are durable.
+    fn tell(mut self) {
+        while let Some(next) = self.0.pop() {
+            match next.send(Durable(take(&mut self.0))) {
+                Ok(()) => return,
+                // Whoever has given up waiting tells nobody.
+                Err(mut unsent) => self.0 = take(&mut unsent.0),
+            }
+        }
+    }
+}
+
+impl Drop for Durable {
+    fn drop(&mut self) {
+        for next in self.0.drain(..) {
+            let _ = next.send(Self(Vec::new()));
+        }
+    }
+}
+
+/// What is said of a call, but who made it.
+#[derive(Clone, Serialize, Deserialize)]
+struct Row {
+    id: i64,
+    at: i64,
     tool: Cow<'static, str>,
-    decision: &'static str,
-    outcome: &'static str,
+    decision: Cow<'static, str>,
+    outcome: Cow<'static, str>,
     duration_us: i64,
     request_bytes: i64,
     response_bytes: i64,
+    #[serde(with = "hex")]
     arguments_digest: [u8; 32],
     /// Only where the Workspace wants them kept.
     arguments: Option<String>,
@@ -104,22 +144,21 @@ impl Audit {
     /// Starts the writer. `key` is the account's audit key.
     pub fn start(store: Store, key: &SecretString, metrics: Arc<Metrics>) -> Self {
         let (places, queue) = mpsc::channel(PLACES);
-        let hurry = Arc::new(Notify::new());
+        let pace = Arc::new(Pace::default());
         let closing = CancellationToken::new();
         let key = Key::new(key);
-        let inserts = Inserts::new(store.dialect(), key.clone());
-        let writer = writer::run(
+        let writer = writer::start(
             store.clone(),
-            inserts,
+            key.clone(),
             queue,
-            hurry.clone(),
+            pace.clone(),
             closing.clone(),
         );
         Self {
             places,
-            hurry,
+            pace,
             closing,
-            writer: Mutex::new(Some(tokio::spawn(writer))),
+            writer: Mutex::new(Some(writer)),
             store,
             key,
             metrics,
@@ -140,21 +179,24 @@ impl Audit {
         let arguments = opening.arguments.get().as_bytes();
         Ok(Record {
             place: Some(place),
-            hurry: self.hurry.clone(),
+            pace: self.pace.opened(),
             metrics: self.metrics.clone(),
-            row: Some(Row {
-                id: self.store.new_id(opening.at),
-                at: opening.at.as_millisecond(),
+            entry: Some(Entry {
                 agent: opening.agent.clone(),
                 key_id: opening.key_id.clone(),
-                tool: shortened(opening.tool),
-                decision: "none",
-                outcome: "cancelled",
-                duration_us: 0,
-                request_bytes: count(arguments.len()),
-                response_bytes: 0,
-                arguments_digest: self.key.digest(arguments),
-                arguments: kept(opening.agent, opening.arguments),
+                row: Row {
+                    id: self.store.new_id(opening.at).row(),
+                    at: opening.at.as_millisecond(),
+                    tool: shortened(opening.tool),
+                    decision: Cow::Borrowed("none"),
+                    outcome: Cow::Borrowed("cancelled"),
+                    duration_us: 0,
+                    request_bytes: count(arguments.len()),
+                    response_bytes: 0,
+                    arguments_digest: self.key.digest(arguments),
+                    arguments: kept(opening.agent, opening.arguments),
+                },
+                durable: None,
             }),
             began: Instant::now(),
         })
@@ -177,9 +219,9 @@ impl Audit {
     pub async fn close(&self) {
         self.closing.cancel();
         let writer = self.writer.lock().take();
-        if let Some(writer) = writer {
+        if let Some(ended) = writer {
             // The writer's own panic has been reported where it happened.
-            let _ = writer.await;
+            let _ = ended.await;
         }
     }
 }
@@ -187,8 +229,8 @@ impl Audit {
 impl Record {
     /// What the gate said: `permit` or the reason of its refusal.
     pub fn decided(&mut self, decision: &'static str) {
-        if let Some(row) = &mut self.row {
-            row.decision = decision;
+        if let Some(entry) = &mut self.entry {
+            entry.row.decision = Cow::Borrowed(decision);
         }
     }
 
@@ -206,7 +248,7 @@ impl Record {
         let (durable, written) = oneshot::channel();
         self.end(outcome, response_bytes, Some(durable));
         match timeout(PATIENCE, written).await {
-            Ok(Ok(())) => Ok(()),
+            Ok(Ok(_)) => Ok(()),
             _ => Err(NotRecorded),
         }
     }
@@ -215,20 +257,20 @@ impl Record {
         &mut self,
         outcome: &'static str,
         response_bytes: usize,
-        durable: Option<oneshot::Sender<()>>,
+        durable: Option<oneshot::Sender<Durable>>,
     ) {
-        let (Some(place), Some(mut row)) = (self.place.take(), self.row.take()) else {
+        let (Some(place), Some(mut entry)) = (self.place.take(), self.entry.take()) else {
             return;
         };
         self.metrics.call_finished(outcome);
-        row.outcome = outcome;
+        let row = &mut entry.row;
+        row.outcome = Cow::Borrowed(outcome);
         row.response_bytes = count(response_bytes);
         row.duration_us = i64::try_from(self.began.elapsed().as_micros()).unwrap_or(i64::MAX);
-        let hurry = durable.is_some();
-        place.send(Entry { row, durable });
-        if hurry {
-            self.hurry.notify_one();
-        }
+        let waits = durable.is_some();
+        entry.durable = durable;
+        place.send(entry);
+        self.pace.closed(waits);
     }
 }
 

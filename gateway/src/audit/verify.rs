@@ -3,8 +3,9 @@
 use secrecy::SecretString;
 
 use super::chain::Key;
+use super::journaled::{JOURNAL, Left};
 use super::store::{Chain, chains, rows_after, strays};
-use crate::store::{Connection, StoreError, StoreUrl, open_to_read};
+use crate::store::{Connection, StoreError, StoreUrl, open_to_read, read_journal};
 
 /// Rows that are read at once.
 const PAGE: i64 = 2_000;
@@ -40,6 +41,8 @@ pub async fn verify(
     noted: &[Noted],
 ) -> Result<Vec<Verdict>, StoreError> {
     let key = Key::new(key);
+    // Read first: what is moved meanwhile is then found in the database.
+    let mut left = Left::new(read_journal(url, JOURNAL)?);
     let mut connection = open_to_read(url).await?;
     let chains = chains(&mut connection).await?;
     let mut verdicts = Vec::new();
@@ -48,7 +51,7 @@ pub async fn verify(
             .iter()
             .filter(|noted| noted.workspace == chain.name)
             .collect();
-        verdicts.push(walk(&mut connection, &key, chain, &own).await?);
+        verdicts.push(walk(&mut connection, &key, chain, &mut left, &own).await?);
     }
     let missing = |workspace: String, flaw: String| Verdict {
         workspace,
@@ -76,8 +79,14 @@ async fn walk(
     connection: &mut Connection,
     key: &Key,
     chain: &Chain,
+    left: &mut Left,
     noted: &[&Noted],
 ) -> Result<Verdict, StoreError> {
+    let is_other = |seq, mac: &[u8]| {
+        let mut noted = noted.iter().filter(|noted| noted.seq == seq);
+        noted.any(|noted| noted.mac != hex::encode(mac))
+    };
+    let not_the_noted = |seq| format!("row {seq} is not the one that was noted");
     let (mut seq, mut mac) = (0, key.start(&chain.name));
     let flaw = 'chain: loop {
         if chain.first < 1 {
@@ -111,9 +120,8 @@ async fn walk(
                 ));
             };
             (seq, mac) = (row.seq, expected);
-            let is_other = |noted: &&&Noted| noted.seq == seq && noted.mac != hex::encode(mac);
-            if noted.iter().any(|noted| is_other(&noted)) {
-                break 'chain Some(format!("row {seq} is not the one that was noted"));
+            if is_other(seq, &mac) {
+                break 'chain Some(not_the_noted(seq));
             }
         }
     };
@@ -130,11 +138,23 @@ async fn walk(
         Some((last, head)) if *last < seq || *head != mac => {
             Some(format!("the head names row {last} and not the last row"))
         }
-        Some(_) if furthest > seq => Some(format!(
-            "rows {} to {furthest} are missing at the end: a head at {furthest} was noted",
-            seq + 1
-        )),
         Some(_) => None,
+    });
+    // What a crash has left in the journal belongs to the chain.
+    let flaw = flaw.or_else(|| {
+        let (links, _) = left.behind(key, chain.workspace, (seq, mac));
+        for link in links {
+            (seq, mac) = (link.seq, link.mac);
+            if is_other(seq, &mac) {
+                return Some(not_the_noted(seq));
+            }
+        }
+        (furthest > seq).then(|| {
+            let next = seq + 1;
+            format!(
+                "rows {next} to {furthest} are missing at the end: a head at {furthest} was noted"
+            )
+        })
     });
     Ok(Verdict {
         workspace: chain.name.clone(),

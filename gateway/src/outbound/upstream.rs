@@ -213,6 +213,11 @@ impl Upstream {
         Ok(response.map(|incoming| Body::events(incoming, rules, self.idle)))
     }
 
+    /// Bytes of a body, or of one event, that are read at most.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
     /// How it stands, for metrics.
     pub fn state(&self) -> State {
         State {

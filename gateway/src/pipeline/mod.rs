@@ -1,6 +1,7 @@
 //! The straight line of a call: which, record it, may it, do it, answer.
 
 mod approval;
+mod to_its_end;
 
 use std::borrow::Cow;
 use std::pin::pin;
@@ -13,9 +14,9 @@ use jiff::Timestamp;
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-use tracing::error;
 
 use self::approval::Stand;
+use self::to_its_end::ToItsEnd;
 use crate::approvals::{Approvals, Ticket};
 use crate::audit::{Audit, Opening, Record};
 use crate::budgets::Budgets;
@@ -117,7 +118,7 @@ pub struct Pipeline {
     /// How long a call waits for a person: shorter than clients wait for calls.
     pub approval_wait: Duration,
     budgets: Budgets,
-    /// The calls that write, each in a task of its own. Whoever stops the gateway closes it and waits.
+    /// The calls that write. Whoever stops the gateway closes it and waits.
     pub writes: TaskTracker,
     /// Cancelled when the gateway stops: whoever waits for a person waits no longer.
     pub stopping: CancellationToken,
@@ -180,7 +181,7 @@ impl Pipeline {
     /// Runs one call, whoever carries it: MCP, REST or a program in process.
     ///
     /// Dropping the future or cancelling the request ends a call that reads, or that waits for a person; a call that
-    /// writes runs to its end in a task of its own. Either is recorded, and a call that writes is answered after its
+    /// writes runs to its end all the same. Either is recorded, and a call that writes is answered after its
     /// record is durable.
     pub async fn call(self: &Arc<Self>, request: Request) -> Answer {
         self.go(self.prepare(request)).await
@@ -214,19 +215,11 @@ impl Pipeline {
         }
         let _gone = here.clone().drop_guard();
         let pipeline = self.clone();
-        let write = self
-            .writes
-            .spawn(async move { pipeline.run(request, target, at, here).await });
-        match cancelled.run_until_cancelled(write).await {
-            Some(Ok(answer)) => answer,
-            Some(Err(failure)) => {
-                error!(error = %failure, "a tool call panicked");
-                Answer::Failed(ToolError::unavailable(
-                    "the tool failed for a reason of its own; try again",
-                ))
-            }
-            None => Answer::Cancelled,
-        }
+        let work = async move { pipeline.run(request, target, at, here).await };
+        cancelled
+            .run_until_cancelled(ToItsEnd::new(work, &self.writes))
+            .await
+            .unwrap_or(Answer::Cancelled)
     }
 
     /// What the request asks for, whether or not the agent may. The arguments become the tool's own.

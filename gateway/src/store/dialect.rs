@@ -81,15 +81,16 @@ impl Dialect {
 pub(super) struct Place {
     dialect: Dialect,
     options: AnyConnectOptions,
-    _lock: Option<File>,
+    /// SQLite's, locked until the end.
+    folder: Option<(PathBuf, File)>,
 }
 
 impl Place {
     pub(super) fn prepare(url: &StoreUrl) -> Result<Self, StoreError> {
-        let (dialect, url, lock) = match url {
+        let (dialect, url, folder) = match url {
             StoreUrl::Sqlite(folder) => {
-                let (folder, lock) = lock_folder(folder)?;
-                (Dialect::Sqlite, sqlite_url(&folder, "rwc"), Some(lock))
+                let locked = lock_folder(folder)?;
+                (Dialect::Sqlite, sqlite_url(&locked.0, "rwc"), Some(locked))
             }
             StoreUrl::Postgres(url) => (Dialect::Postgres, url.expose_secret().to_owned(), None),
         };
@@ -100,8 +101,12 @@ impl Place {
         Ok(Self {
             dialect,
             options,
-            _lock: lock,
+            folder,
         })
+    }
+
+    pub(super) fn folder(&self) -> Option<PathBuf> {
+        self.folder.as_ref().map(|(folder, _)| folder.clone())
     }
 
     pub(super) fn dialect(&self) -> Dialect {

@@ -35,6 +35,8 @@ pub enum StoreError {
         #[source]
         source: Arc<sqlx::Error>,
     },
+    #[error("open the journal")]
+    Journal(#[source] std::io::Error),
     /// The commit failed or its answer was lost: the write may have been done or not.
     #[error("commit")]
     Commit(#[source] Arc<sqlx::Error>),

@@ -7,6 +7,7 @@ mod clock;
 mod dialect;
 mod error;
 mod id;
+mod journal;
 mod pooled;
 mod single;
 
@@ -29,6 +30,7 @@ pub(crate) use error::Causes;
 pub use error::{StoreError, while_doing};
 pub use id::Id;
 use id::Ids;
+pub use journal::Journal;
 
 static MIGRATIONS: sqlx::migrate::Migrator = sqlx::migrate!("./migrations");
 
@@ -58,6 +60,16 @@ pub async fn open_to_read(url: &StoreUrl) -> Result<Connection, StoreError> {
     dialect::connect_to_read(url).await
 }
 
+/// The lines of the journal `name`, as [`Store::journal`] writes them: in no order, with old and half ones among them.
+///
+/// None on PostgreSQL, and where there is no such journal.
+pub fn read_journal(url: &StoreUrl, name: &str) -> Result<Vec<Vec<u8>>, StoreError> {
+    match url {
+        StoreUrl::Sqlite(folder) => journal::read(folder, name).map_err(StoreError::Journal),
+        StoreUrl::Postgres(_) => Ok(Vec::new()),
+    }
+}
+
 /// An open store. Clones share it.
 #[derive(Clone)]
 pub struct Store {
@@ -69,6 +81,8 @@ struct Shared {
     clock: Clock,
     ids: Ids,
     dialect: Dialect,
+    /// SQLite's.
+    folder: Option<PathBuf>,
     readers: AnyPool,
     scopes: DashMap<String, Scope>,
 }
@@ -222,6 +236,7 @@ impl Store {
             clock,
             ids,
             dialect,
+            folder: place.folder(),
             readers,
             scopes: DashMap::new(),
         });
@@ -250,6 +265,18 @@ impl Store {
     /// A new id for what happened at `at`, greater than every earlier one of this process.
     pub fn new_id(&self, at: Timestamp) -> Id {
         self.shared.ids.next(at.as_millisecond())
+    }
+
+    /// Opens the journal `name` of a SQLite store, and tells its lines; see [`read_journal`]. Open each once.
+    ///
+    /// `None` on PostgreSQL, where a replica has no disk that outlives it.
+    pub fn journal(&self, name: &str) -> Result<Option<(Journal, Vec<Vec<u8>>)>, StoreError> {
+        let Some(folder) = &self.shared.folder else {
+            return Ok(None);
+        };
+        let lines = journal::read(folder, name).map_err(StoreError::Journal)?;
+        let journal = Journal::open(folder, name).map_err(StoreError::Journal)?;
+        Ok(Some((journal, lines)))
     }
 
     /// A connection for reading; give it back soon, there are few.

@@ -4,6 +4,7 @@
 
 mod store;
 
+use std::mem::take;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,8 @@ use crate::store::{Causes, Id, Store, StoreError};
 
 /// Rows that may wait to be written.
 const QUEUE: usize = 8192;
+/// Rows of one transaction.
+const MOST: usize = QUEUE / 2;
 /// How long a row waits for others.
 const LINGER: Duration = Duration::from_millis(100);
 /// How long the end of the program may be held up by a database that does not answer.
@@ -119,31 +122,31 @@ impl Usage {
 
 async fn write(store: Store, mut calls: mpsc::Receiver<Call>, closing: CancellationToken) {
     let inserts = store::Inserts::new(store.dialect());
-    let mut batch = Vec::with_capacity(store::BATCH);
+    let mut batch = Vec::new();
     loop {
         tokio::select! {
             biased;
-            count = calls.recv_many(&mut batch, store::BATCH) => if count == 0 { return },
+            count = calls.recv_many(&mut batch, MOST) => if count == 0 { return },
             () = closing.cancelled(), if !calls.is_closed() => {
                 calls.close();
                 continue;
             }
         }
-        if batch.len() < store::BATCH {
+        if batch.len() < MOST {
             // Until then rows pile up without waking anybody.
             let _ = timeout(LINGER, closing.cancelled()).await;
-            while batch.len() < store::BATCH
+            while batch.len() < MOST
                 && let Ok(call) = calls.try_recv()
             {
                 batch.push(call);
             }
         }
+        let rows = Arc::new(take(&mut batch));
         let mut pause = Duration::from_millis(50);
-        while let Err(error) = inserts.write(&store, &batch).await {
-            warn!(error = %Causes(&error), rows = batch.len(), "usage could not be written; trying again");
+        while let Err(error) = inserts.write(&store, &rows).await {
+            warn!(error = %Causes(&error), rows = rows.len(), "usage could not be written; trying again");
             sleep(pause).await;
             pause = (pause * 2).min(Duration::from_secs(5));
         }
-        batch.clear();
     }
 }

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
-use sqlx::any::AnyArguments;
 use sqlx::{Any, AssertSqlSafe, Row as _};
 
 use super::Call;
-use crate::store::{Dialect, Id, Scope, Store, StoreError, while_doing};
+use crate::store::{Dialect, Id, Query, Scope, Store, StoreError, while_doing};
 
 /// Rows of the largest statement; a power of two.
 pub(super) const BATCH: usize = 256;
@@ -57,26 +56,30 @@ impl Inserts {
         Self((0..=BATCH.ilog2()).map(insert).collect())
     }
 
-    /// Writes all of `batch` in one transaction.
-    pub(super) async fn write(&self, store: &Store, batch: &[Call]) -> Result<(), StoreError> {
-        let mut scopes: BTreeMap<&str, Scope> = BTreeMap::new();
-        for call in batch {
-            let workspace = call.agent.workspace.id.as_str();
+    /// Writes all of `calls` in one transaction.
+    pub(super) async fn write(
+        &self,
+        store: &Store,
+        calls: &Arc<Vec<Call>>,
+    ) -> Result<(), StoreError> {
+        let mut scopes: BTreeMap<String, Scope> = BTreeMap::new();
+        for call in &**calls {
+            let workspace = &call.agent.workspace.id;
             if !scopes.contains_key(workspace) {
-                scopes.insert(workspace, store.scope(workspace).await?);
+                scopes.insert(workspace.clone(), store.scope(workspace).await?);
             }
         }
-        let rows: Vec<(Scope, Id, Call)> = batch
-            .iter()
-            .map(|call| {
-                let scope = scopes[call.agent.workspace.id.as_str()];
-                (scope, store.new_id(call.at), call.clone())
-            })
-            .collect();
-        let statements = self.0.clone();
+        let (statements, calls) = (self.0.clone(), calls.clone());
+        let ids: Vec<Id> = calls.iter().map(|call| store.new_id(call.at)).collect();
         store
             .write(move |tx| {
                 Box::pin(async move {
+                    let rows = calls.iter().zip(&ids);
+                    let row = |(call, id): (_, &Id)| {
+                        let call: &Call = call;
+                        (scopes[&call.agent.workspace.id], *id, call)
+                    };
+                    let rows: Vec<(Scope, Id, &Call)> = rows.map(row).collect();
                     let mut rest = rows.as_slice();
                     while !rest.is_empty() {
                         let power = rest.len().min(BATCH).ilog2();
@@ -96,21 +99,19 @@ impl Inserts {
     }
 }
 
-type Query = sqlx::query::Query<'static, Any, AnyArguments>;
-
 /// Binds the [`COLUMNS`] of one row.
-fn bind(query: Query, (scope, id, call): &(Scope, Id, Call)) -> Query {
+fn bind<'q>(query: Query<'q>, (scope, id, call): &(Scope, Id, &'q Call)) -> Query<'q> {
     let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
     query
         .bind(scope.row())
         .bind(id.row())
         .bind(call.at.as_millisecond())
-        .bind(call.agent.id.clone())
-        .bind(call.agent.uid.clone())
-        .bind(call.tool.clone())
-        .bind(call.provider.clone())
-        .bind(call.method.clone())
-        .bind(call.path.clone())
+        .bind(call.agent.id.as_str())
+        .bind(call.agent.uid.as_str())
+        .bind(call.tool.as_str())
+        .bind(call.provider.as_str())
+        .bind(call.method.as_str())
+        .bind(call.path.as_str())
         .bind(call.status.map(i64::from))
         .bind(call.outcome)
         .bind(i64::try_from(call.latency.as_micros()).unwrap_or(i64::MAX))

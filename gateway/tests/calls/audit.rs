@@ -1,10 +1,12 @@
 //! Every call leaves one row.
 
 use chandlery_gateway::audit::{Noted, Verdict, verify};
+use chandlery_gateway::store::StoreUrl;
 use futures::StreamExt;
 use serde_json::json;
 use sqlx::Row;
 use sqlx::any::AnyRow;
+use tempfile::TempDir;
 
 use crate::harness::{Caller, Database, Gateway};
 
@@ -80,22 +82,95 @@ async fn every_call_leaves_one_row_refusals_included() {
     }
 }
 
+/// What is on the disk at this moment, as a crash would leave it.
+fn crashed(url: &StoreUrl) -> (TempDir, StoreUrl) {
+    let StoreUrl::Sqlite(folder) = url else {
+        panic!("a database server has a disk of its own");
+    };
+    let copy = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        std::fs::copy(&path, copy.path().join(path.file_name().unwrap())).unwrap();
+    }
+    let url = StoreUrl::Sqlite(copy.path().to_owned());
+    (copy, url)
+}
+
 // P16: the row of a call that writes is there when the call is answered.
 #[tokio::test]
 async fn a_call_that_writes_is_answered_after_its_row_is_durable() {
     for gateway in Gateway::each().await {
         let one = Caller::new("one", "lab");
         for count in 1..=5 {
-            gateway
-                .text(
-                    &one,
-                    "memory",
-                    json!({"action": "save", "payload": {"content": "c"}}),
-                )
-                .await;
-            assert_eq!(rows(&gateway).await.len(), count);
+            let save = json!({"action": "save", "payload": {"content": "c"}});
+            gateway.text(&one, "memory", save).await;
+            let (_folder, url) = match gateway.url() {
+                StoreUrl::Sqlite(_) => {
+                    let (folder, url) = crashed(gateway.url());
+                    (Some(folder), url)
+                }
+                StoreUrl::Postgres(url) => (None, StoreUrl::Postgres(url.clone())),
+            };
+            let verdicts = verify(&url, &"audit-key".into(), &[]).await.unwrap();
+            let found: Vec<_> = verdicts.iter().map(|verdict| verdict.sound).collect();
+            assert_eq!((found, &verdicts[0].flaw), (vec![count], &None));
         }
     }
+}
+
+// P16: after a crash each row is there once, those of the calls that only read and came before a call that writes
+// among them, and the chain goes on behind them.
+#[tokio::test]
+async fn what_a_crash_left_in_the_journal_is_brought_to_the_database() {
+    let mut gateway = Gateway::on(Database::sqlite()).await;
+    let one = Caller::new("one", "lab");
+    let two = Caller::new("two", "office");
+    let save = || json!({"action": "save", "payload": {"content": "c"}});
+    let mut folders = Vec::new();
+    for round in 1..=3 {
+        for caller in [&one, &two] {
+            gateway.text(caller, "agnt_datetime_now", json!({})).await;
+            let many = (0..20).map(|_| gateway.text(caller, "memory", save()));
+            futures::future::join_all(many).await;
+        }
+        let (folder, left) = crashed(gateway.url());
+        folders.push(folder);
+        let verdicts = verify(&left, &"audit-key".into(), &[]).await.unwrap();
+        let found: Vec<_> = verdicts
+            .iter()
+            .map(|verdict| (verdict.sound, verdict.flaw.as_deref()))
+            .collect();
+        assert_eq!(found, [(21 * round, None); 2]);
+        gateway = Gateway::on(Database::at(left)).await;
+    }
+    gateway.pipeline.audit.close().await;
+    assert_eq!(rows(&gateway).await.len(), 2 * 21 * 3);
+}
+
+// P16: rows in the journal that were changed, or that do not follow the chain, are not taken for rows.
+#[tokio::test]
+async fn a_journal_that_was_tampered_with_adds_nothing() {
+    let gateway = Gateway::on(Database::sqlite()).await;
+    let one = Caller::new("one", "lab");
+    let save = || json!({"action": "save", "payload": {"content": "c"}});
+    gateway.text(&one, "memory", save()).await;
+    let (folder, url) = crashed(gateway.url());
+    let journal = folder.path().join("audit.0.journal");
+    let text = std::fs::read_to_string(&journal).unwrap();
+    assert!(text.contains("\"outcome\":\"done\""), "{text}");
+    std::fs::write(&journal, text.replace("\"done\"", "\"none\"")).unwrap();
+    let sound = async |url: &StoreUrl| {
+        let verdicts = verify(url, &"audit-key".into(), &[]).await.unwrap();
+        assert_eq!(verdicts[0].flaw, None);
+        verdicts[0].sound
+    };
+    // Only if the database had it already.
+    let before = sound(&url).await;
+    assert!(before <= 1);
+    let again = Gateway::on(Database::at(url)).await;
+    again.text(&one, "memory", save()).await;
+    again.pipeline.audit.close().await;
+    assert_eq!(sound(again.url()).await, before + 1);
 }
 
 // P16: no row is dropped, however many calls come at once.

@@ -44,6 +44,11 @@ impl Database {
         }
     }
 
+    /// A store that is there already.
+    pub(crate) fn at(url: StoreUrl) -> Self {
+        Self { url, _folder: None }
+    }
+
     /// Another replica's view of a PostgreSQL database.
     pub(crate) fn beside(url: &StoreUrl) -> Self {
         let StoreUrl::Postgres(url) = url else {

@@ -2,6 +2,7 @@
 //!
 //! One request is one POST. A plain answer costs no task, no channel and no second reading.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -171,7 +172,7 @@ impl Server {
             headers.insert(NAME, wire::header_value(name));
         }
         headers.extend(request.mirrored.iter().cloned());
-        let asked = self.exchange(id, post, None, asking, tally);
+        let asked = pin!(self.exchange(id, post, None, asking, tally));
         // A stream that is dropped tells the server enough.
         let answer = asking.cancelled.run_until_cancelled(asked).await;
         answer.unwrap_or(Err(Trouble::Cancelled))
@@ -191,7 +192,7 @@ impl Server {
         let id = self.id();
         let mut post = self.in_session(session, wire::encode(id, request, &meta));
         mark(&mut post, request);
-        let asked = self.exchange(id, post, Some(session), asking, tally);
+        let asked = pin!(self.exchange(id, post, Some(session), asking, tally));
         match asking.cancelled.run_until_cancelled(asked).await {
             Some(answer) => answer,
             None => {
@@ -214,15 +215,17 @@ impl Server {
         tally: &mut Tally,
     ) -> Result<Bytes, Trouble> {
         tally.sent += post.body().len();
-        let opened = if asking.agent.is_empty() {
-            self.upstream.open_up_to(LIST_BYTES, post).await?
-        } else {
-            self.upstream.open(post).await?
+        let limit = match asking.agent {
+            "" => LIST_BYTES,
+            _ => self.upstream.limit(),
         };
+        let opened = self.upstream.open_up_to(limit, post).await?;
         let (parts, body) = opened.into_parts();
         tally.status = Some(parts.status.as_u16());
         if body.is_events() && parts.status.is_success() {
-            return conversation::follow(self, session, body, id, asking.client, tally).await;
+            let client = asking.client;
+            // Boxed: every call would carry the room for it.
+            return Box::pin(conversation::follow(self, session, body, id, client, tally)).await;
         }
         let whole = body.whole_bytes().await?;
         tally.received += whole.len();
