@@ -322,7 +322,7 @@ pub struct PinningSpec {
     /// server says in their annotations counts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
-    #[x_kube(validation = Rule::new("self.matches('^[0-9a-f]{16}$')").message("write a revision as the status names it: 16 hex digits"))]
+    #[x_kube(validation = Rule::new("self.matches('^[0-9a-f]{32}$')").message("write a revision as the status names it: 32 hex digits"))]
     pub approved_revision: Option<String>,
 }
 
@@ -346,7 +346,7 @@ pub struct ToolSourceStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "crate::embedded::conditions")]
     pub conditions: Conditions,
-    /// Names what the source offers now: 16 hex digits, to be written into `spec.pinning.approvedRevision`.
+    /// Names what the source offers now: 32 hex digits, to be written into `spec.pinning.approvedRevision`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub revision: Option<String>,

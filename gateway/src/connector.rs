@@ -55,12 +55,20 @@ pub struct Failure {
 }
 
 impl Failure {
-    pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
+    /// Whatever a source has put into the message, it is one line of what people can see.
+    pub fn new(reason: &'static str, message: impl AsRef<str>) -> Self {
         Self {
             reason,
-            message: message.into(),
+            message: line(message.as_ref()),
         }
     }
+}
+
+/// `text` on one line, without what nobody would see.
+pub fn line(text: &str) -> String {
+    let seen = visible(text);
+    let words: Vec<&str> = seen.split_whitespace().collect();
+    words.join(" ")
 }
 
 /// Characters that the name of a tool may have.

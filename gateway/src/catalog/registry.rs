@@ -1,7 +1,7 @@
 //! Every tool of every family, whoever may have it.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -16,6 +16,8 @@ use crate::tool::{Operation, Tool};
 #[derive(Clone)]
 pub struct Offer {
     pub tools: Vec<Arc<Tool>>,
+    /// Names of tools that it has, and that are not served for now.
+    pub reserved: Vec<String>,
     /// Runs the calls of all of them.
     pub family: Arc<dyn Family>,
 }
@@ -75,7 +77,14 @@ impl Registry {
             own_groups.map(|group| (group.name.clone(), None)).collect();
         let mut taken = Vec::new();
         let mut ways = Vec::new();
-        for Offer { tools: own, family } in sources {
+        // Of the sources before.
+        let mut reserved: HashSet<String> = HashSet::new();
+        for Offer {
+            tools: own,
+            reserved: withheld,
+            family,
+        } in sources
+        {
             ways.push(family.clone());
             for tool in own {
                 let Some(origin) = &tool.origin else { continue };
@@ -85,6 +94,7 @@ impl Registry {
                     !by_name.contains_key(name)
                         && !self.aliases.contains_key(&**name)
                         && !is_reserved(name)
+                        && !reserved.contains(&**name)
                 };
                 let clash = [&tool.name]
                     .into_iter()
@@ -112,6 +122,7 @@ impl Registry {
                 by_name.insert(tool.name.clone(), tools.len());
                 tools.push((tool, family.clone()));
             }
+            reserved.extend(withheld);
         }
         let registry = Self {
             tools,
@@ -171,8 +182,8 @@ impl Registry {
 
 /// Beginnings of the names of tools that are ours, or will be.
 const RESERVED: [&str; 2] = ["agnt_", "arc_"];
-/// Names of tools that are ours, or will be.
-const RESERVED_NAMES: [&str; 7] = [
+/// Names of tools that are ours, or will be, and older names of theirs (R-A-283…300).
+const RESERVED_NAMES: [&str; 25] = [
     "task",
     "memory",
     "skills",
@@ -180,10 +191,35 @@ const RESERVED_NAMES: [&str; 7] = [
     "siteTools",
     "pano",
     "help",
+    "createTask",
+    "getTask",
+    "updateTaskStatus",
+    "reply",
+    "elicit",
+    "getAttachment",
+    "loadMemory",
+    "saveMemory",
+    "deleteMemory",
+    "searchSkills",
+    "loadSkill",
+    "saveSkill",
+    "deleteSkill",
+    "getWorkspace",
+    "publishEvent",
+    "listSiteTools",
+    "getSiteToolDefinition",
+    "callSiteTool",
 ];
 
+/// Names that differ in capitals alone are one to whoever reads them.
 fn is_reserved(name: &str) -> bool {
-    RESERVED.iter().any(|prefix| name.starts_with(prefix))
-        || RESERVED_NAMES.contains(&name)
+    let begins = |prefix: &&str| {
+        let beginning = name.get(..prefix.len());
+        beginning.is_some_and(|beginning| beginning.eq_ignore_ascii_case(prefix))
+    };
+    RESERVED.iter().any(begins)
+        || RESERVED_NAMES
+            .iter()
+            .any(|own| name.eq_ignore_ascii_case(own))
         || is_never_served(name)
 }

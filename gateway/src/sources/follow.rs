@@ -8,6 +8,7 @@ use bytes::Bytes;
 use chandlery_crds::conditions::reason;
 use chandlery_crds::{NotedTool, PinningPolicy, SourceTools};
 use jiff::Timestamp;
+use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
@@ -18,13 +19,15 @@ use super::pins::{self, Change, Kind};
 use super::store::{self, Approved, Revision};
 use super::{Maker, Parts};
 use crate::catalog::{Offer, Taken};
-use crate::connector::{Connector, Failure, Offered, OfferedTool};
+use crate::connector::{Connector, Failure, Offered, OfferedTool, line, served_name};
 use crate::directory::ToolSource;
 use crate::store::Causes;
 use crate::times::jittered;
 
 /// How long a source may take to say what it offers, whatever a call of it may take.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long it may take to read that; what has 20 MB takes two seconds.
+const READING: Duration = Duration::from_secs(20);
 /// The first pause after a failure; it doubles up to how often the source is asked anyway.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// How many tools of a source are named in a report.
@@ -32,12 +35,17 @@ const NOTED: usize = 32;
 /// How many tools a source may have.
 const MOST: usize = 2_000;
 
+/// Why tools are left out that there is no room for.
+const TOO_MANY: &str = "TooMany";
+
 /// One generation of a source.
 pub(super) struct Followed {
     pub(super) parts: Arc<Parts>,
     /// `<namespace>.<name>`.
     pub(super) id: String,
     pub(super) source: Arc<ToolSource>,
+    /// Whether an answer is being read, be it one that nobody waits for any more.
+    pub(super) reading: Arc<Semaphore>,
 }
 
 impl Followed {
@@ -101,7 +109,8 @@ impl Followed {
             Ok(read) => read,
             Err(failure) => return self.withdraw_if_forbidden(&failure),
         };
-        let Ok(approved) = store::approved(&self.parts.store, uid).await else {
+        let approve = self.source.spec.pinning().approved_revision;
+        let Ok(approved) = store::approved(&self.parts.store, uid, approve).await else {
             return;
         };
         let answered_at = Timestamp::from_millisecond(known.answered_at).ok();
@@ -173,13 +182,18 @@ impl Followed {
 
     /// What an answer offers, tidied up. A long one takes a while, and not all are read at once.
     async fn read(&self, connector: &Arc<dyn Connector>, answer: &Bytes) -> Result<Read, Failure> {
-        let turn = self.parts.readers.clone().acquire_owned().await;
+        let Ok(own_turn) = self.reading.clone().try_acquire_owned() else {
+            return Err(slow());
+        };
+        let _turn = self.parts.readers.acquire().await;
         let (connector, answer) = (connector.clone(), answer.clone());
         let read = tokio::task::spawn_blocking(move || {
-            let _turn = turn;
+            let _own_turn = own_turn;
             look(&*connector, &answer)
         });
-        read.await.unwrap_or_else(|_| {
+        // One that takes too long no longer holds up the others.
+        let read = timeout(READING, read).await.map_err(|_| slow())?;
+        read.unwrap_or_else(|_| {
             Err(Failure::new(
                 reason::DOCUMENT_INVALID,
                 "what the source offers could not be read",
@@ -192,8 +206,11 @@ impl Followed {
         let Read {
             offered,
             hidden,
+            cut,
             revision,
         } = read;
+        // What says how many did not fit is no tool itself.
+        let count_left_out = offered.left_out.len() + cut - usize::from(cut > 0);
         let spec = &self.source.spec;
         let changes: Vec<Change> = match spec.pinning().policy {
             PinningPolicy::Off => Vec::new(),
@@ -222,12 +239,20 @@ impl Followed {
         });
         let served: Vec<_> = served.collect();
         let count = served.len();
+        let place = self.place();
+        let prefix = spec.prefix(&place.name);
+        // Whoever knows a name by this source must not find another one's tool there.
+        let reserved = withheld
+            .iter()
+            .filter(|operation| approved.tools.contains_key(**operation))
+            .map(|operation| served_name(&prefix, operation));
         let offer = Offer {
             tools: served,
+            reserved: reserved.collect(),
             family: offered.family,
         };
-        let taken = self.parts.offers.set(&self.place(), offer);
-        let (clashes, left_out) = (taken.len(), offered.left_out.len() + taken.len());
+        let taken = self.parts.offers.set(&place, offer);
+        let (clashes, left_out) = (taken.len(), count_left_out + taken.len());
         let clashing = taken.iter().map(|taken| NotedTool {
             name: taken.operation.clone(),
             reason: "NameTaken".to_owned(),
@@ -239,15 +264,27 @@ impl Followed {
         let changed = changes
             .iter()
             .map(|change| noted(change, spec.pinning().policy));
-        let noted = changed
+        // What is about the whole list comes first: there may be no room for all.
+        let (of_all, left_out_each): (Vec<_>, Vec<_>) = offered
+            .left_out
+            .into_iter()
+            .partition(|noted| noted.reason == TOO_MANY);
+        let noted = self
+            .unknown_revision(&approved, &revision.name)
+            .into_iter()
+            .chain(of_all)
+            .chain(changed)
             .chain(clashing)
-            .chain(offered.left_out)
+            .chain(left_out_each)
             .chain(hidden);
         let mut noted: Vec<NotedTool> = noted.take(NOTED * 2).collect();
         // A list that is keyed by names holds each once; what is said first counts.
         let mut names = std::collections::BTreeSet::new();
         noted.retain(|noted| names.insert(noted.name.clone()));
         noted.truncate(NOTED);
+        for noted in &mut noted {
+            noted.message = line(&noted.message);
+        }
         let report = SourceTools {
             served: number(count - clashes),
             withheld: number(withheld.len()),
@@ -270,6 +307,23 @@ impl Followed {
             });
         self.parts.metrics.source_answered(&self.id, answered_at);
         taken
+    }
+
+    /// What there is to say where the revision that a person names was never seen.
+    fn unknown_revision(&self, approved: &Approved, now: &str) -> Option<NotedTool> {
+        let named = self.source.spec.pinning().approved_revision?;
+        let stays = match approved.revision.as_str() {
+            approved if approved == named => return None,
+            "" => "nothing is approved".to_owned(),
+            approved => format!("{approved} stays approved"),
+        };
+        Some(NotedTool {
+            name: "approvedRevision".to_owned(),
+            reason: "UnknownRevision".to_owned(),
+            message: format!(
+                "{named} was not seen here yet, or is no longer kept; until it is, {stays}; the source offers {now} now"
+            ),
+        })
     }
 
     /// Takes back what an earlier generation offered, if this one says that it must not be used.
@@ -308,6 +362,11 @@ impl Followed {
     }
 }
 
+fn slow() -> Failure {
+    let message = "what the source offers takes longer than 20 s to read: leave operations out by spec.openapi.include, or let the source say it more simply";
+    Failure::new(reason::DOCUMENT_INVALID, message)
+}
+
 /// What the source said last in this generation, and which names it could not have.
 struct Served {
     answer: Bytes,
@@ -319,22 +378,26 @@ pub(super) struct Read {
     pub(super) offered: Offered,
     /// Tools that held characters which nobody sees.
     pub(super) hidden: Vec<NotedTool>,
+    /// How many more tools there were than a source may have.
+    cut: usize,
     pub(super) revision: Revision,
 }
 
 /// What an answer means, as it would be served. Takes a while where it is long.
 pub(super) fn look(connector: &dyn Connector, answer: &Bytes) -> Result<Read, Failure> {
-    let (offered, hidden) = tidy(connector.read(answer)?);
+    let (offered, hidden, cut) = tidy(connector.read(answer)?);
     let tools = Arc::new(pins::shown(&offered.tools));
     Ok(Read {
         offered,
         hidden,
+        cut,
         revision: Revision::of(tools),
     })
 }
 
-/// What is offered without hidden characters, and no more than there is room for; with what there is to say of that.
-fn tidy(mut offered: Offered) -> (Offered, Vec<NotedTool>) {
+/// What is offered without hidden characters, and no more than there is room for; with what there is to say
+/// of that, and how many did not fit.
+fn tidy(mut offered: Offered) -> (Offered, Vec<NotedTool>, usize) {
     let mut hidden = Vec::new();
     let left_out = &mut offered.left_out;
     offered.tools.retain_mut(|offered| {
@@ -356,17 +419,18 @@ fn tidy(mut offered: Offered) -> (Offered, Vec<NotedTool>) {
         }
         !matches!(found, Hidden::Names(_))
     });
-    for cut in offered.tools.drain(MOST.min(offered.tools.len())..) {
-        let origin = cut.tool.origin.as_ref();
+    let cut = offered.tools.len().saturating_sub(MOST);
+    if cut > 0 {
+        offered.tools.truncate(MOST);
         offered.left_out.push(NotedTool {
-            name: origin.map_or("", |origin| origin.operation()).to_owned(),
-            reason: "TooMany".to_owned(),
+            name: "*".to_owned(),
+            reason: TOO_MANY.to_owned(),
             message: format!(
-                "a source may have {MOST} tools: leave some out, or make another source"
+                "{cut} more tools were left out, since a source may have {MOST}: leave some out, or make another source"
             ),
         });
     }
-    (offered, hidden)
+    (offered, hidden, cut)
 }
 
 fn noted(change: &Change, policy: PinningPolicy) -> NotedTool {

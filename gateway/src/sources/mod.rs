@@ -156,6 +156,7 @@ impl Sources {
                 parts: self.parts.clone(),
                 id: (*id).to_owned(),
                 source: (*source).clone(),
+                reading: Arc::new(Semaphore::new(1)),
             };
             let place = followed.place();
             running.insert(

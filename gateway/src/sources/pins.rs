@@ -63,7 +63,7 @@ pub fn shown(offered: &[OfferedTool]) -> Tools {
     tools.collect()
 }
 
-/// The name of a revision: 16 hex digits.
+/// The name of a revision: 32 hex digits, so that nobody makes two lists of one name.
 pub fn revision(tools: &Tools) -> String {
     let mut digest = Sha256::new();
     for (operation, shown) in tools {
@@ -72,7 +72,7 @@ pub fn revision(tools: &Tools) -> String {
         digest.update(&shown.digest);
         digest.update([0]);
     }
-    hex::encode(&digest.finalize()[..8])
+    hex::encode(&digest.finalize()[..16])
 }
 
 /// How a tool differs from what was approved.
@@ -195,6 +195,6 @@ mod tests {
         let other = tools(&[("get", "Gets two."), ("list", "Lists.")]);
         assert_eq!(revision(&one), revision(&same));
         assert_ne!(revision(&one), revision(&other));
-        assert_eq!(revision(&one).len(), 16);
+        assert_eq!(revision(&one).len(), 32);
     }
 }

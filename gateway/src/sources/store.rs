@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sqlx::Row;
-use sqlx::any::AnyRow;
 
 use super::pins::{self, Tools};
-use crate::store::{Store, StoreError, while_doing};
+use crate::store::{Store, StoreError, WriteTx, while_doing};
 
 /// Revisions of one source that are kept besides the approved one.
 const KEPT: i64 = 4;
@@ -93,14 +92,7 @@ pub(super) async fn keep(
                     .await
                     .map_err(&failed)?;
                 if let Some(approve) = approve {
-                    let sql = "update source set approved = $2 where uid = $1
-                               and exists (select 1 from source_revision where uid = $1 and revision = $2)";
-                    sqlx::query(sql)
-                        .bind(uid.clone())
-                        .bind(approve)
-                        .execute(tx.connection())
-                        .await
-                        .map_err(&failed)?;
+                    write_approved(tx, &uid, &approve).await?;
                 }
                 let sql = "delete from source_revision where uid = $1
                            and revision not in (select approved from source where uid = $1)
@@ -117,14 +109,39 @@ pub(super) async fn keep(
                 if same.is_some() {
                     return Ok(Approved { revision, tools });
                 }
-                let query = sqlx::query(APPROVED).bind(uid);
-                let approved = tx
-                    .one("read what is approved", query, read_approved)
-                    .await?;
-                Ok(approved.unwrap_or_default())
+                read_approved(tx, uid).await
             })
         })
         .await
+}
+
+/// Approves the revision that a person names, once it has been seen.
+async fn write_approved(tx: &mut WriteTx<'_>, uid: &str, approve: &str) -> Result<(), StoreError> {
+    let sql = "update source set approved = $2 where uid = $1
+               and exists (select 1 from source_revision where uid = $1 and revision = $2)";
+    sqlx::query(sql)
+        .bind(uid.to_owned())
+        .bind(approve.to_owned())
+        .execute(tx.connection())
+        .await
+        .map(|_| ())
+        .map_err(while_doing("approve a revision"))
+}
+
+async fn read_approved(tx: &mut WriteTx<'_>, uid: String) -> Result<Approved, StoreError> {
+    let sql = "select revision, tools from source_revision
+               where uid = $1 and revision = (select approved from source where uid = $1)";
+    let approved = tx
+        .one("read what is approved", sqlx::query(sql).bind(uid), |row| {
+            let tools: String = row.try_get("tools")?;
+            Ok(Approved {
+                revision: row.try_get("revision")?,
+                // What cannot be read approves nothing.
+                tools: serde_json::from_str(&tools).unwrap_or_default(),
+            })
+        })
+        .await?;
+    Ok(approved.unwrap_or_default())
 }
 
 /// Notes that the source has said the same again.
@@ -152,26 +169,23 @@ pub(super) struct Approved {
     pub(super) tools: Arc<Tools>,
 }
 
-const APPROVED: &str = "select revision, tools from source_revision
-                        where uid = $1 and revision = (select approved from source where uid = $1)";
-
-fn read_approved(row: &AnyRow) -> sqlx::Result<Approved> {
-    let tools: String = row.try_get("tools")?;
-    Ok(Approved {
-        revision: row.try_get("revision")?,
-        // What cannot be read approves nothing.
-        tools: serde_json::from_str(&tools).unwrap_or_default(),
-    })
-}
-
-/// What is approved of a source that has been asked before.
-pub(super) async fn approved(store: &Store, uid: &str) -> Result<Approved, StoreError> {
-    let mut reader = store.read().await?;
-    let query = sqlx::query(APPROVED).bind(uid);
-    let approved = reader
-        .one("read what is approved", query, read_approved)
-        .await?;
-    Ok(approved.unwrap_or_default())
+/// What is approved of a source that has been asked before: `approve`, where that revision was ever seen.
+pub(super) async fn approved(
+    store: &Store,
+    uid: &str,
+    approve: Option<String>,
+) -> Result<Approved, StoreError> {
+    let uid = uid.to_owned();
+    store
+        .write(move |tx| {
+            Box::pin(async move {
+                if let Some(approve) = approve {
+                    write_approved(tx, &uid, &approve).await?;
+                }
+                read_approved(tx, uid).await
+            })
+        })
+        .await
 }
 
 /// Forgets a source that is gone for good.

@@ -190,6 +190,23 @@ fn bombs_do_not_go_off() {
             .iter()
             .all(|one| Value::from(one.input_schema.clone()).to_string().len() < 80_000)
     );
+    let crowd: Vec<String> = (0..990)
+        .map(|part| {
+            let properties: Vec<String> =
+                (0..1_000).map(|at| format!("p{part}x{at}: {{}}")).collect();
+            format!("{{properties: {{{}}}}}", properties.join(", "))
+        })
+        .collect();
+    let mut paths = String::new();
+    for at in 0..100 {
+        paths.push_str(&format!("  /a/{at}: {{post: {{requestBody: {{content: {{application/json: {{schema: {{$ref: '#/components/schemas/Crowd'}}}}}}}}}}}}\n"));
+    }
+    let crowded = format!(
+        "{}\ncomponents: {{schemas: {{Crowd: {{allOf: [{}]}}}}}}",
+        with_paths(&paths),
+        crowd.join(", ")
+    );
+    document(&crowded);
     let wide: Vec<String> = (0..50_000)
         .map(|at| format!("f{at}: {{readOnly: true}}"))
         .collect();

@@ -95,6 +95,20 @@ async fn what_a_caller_wrote_in_its_place_is_not_sent() {
 }
 
 #[tokio::test]
+async fn a_url_that_has_no_room_for_it_is_not_sent() {
+    let server = Server::start(|_, _| ok("hi")).await;
+    let secrets = holding("s3cret+value/9");
+    let upstream = with_credential(&server.url("/"), query(), &secrets, LONG).unwrap();
+    let path = format!("/x?v={}", "a".repeat(65_505));
+    let refused = get(&upstream, &path).await.unwrap_err();
+    assert!(
+        matches!(refused, OutboundError::Credential(CredentialError::NoRoom)),
+        "{refused:?}"
+    );
+    assert_eq!(server.seen().len(), 0);
+}
+
+#[tokio::test]
 async fn no_other_origin_gets_it() {
     let server = Server::start(|_, _| ok("hi")).await;
     let other = Server::start(|_, _| ok("hi")).await;

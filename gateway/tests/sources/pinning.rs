@@ -123,9 +123,11 @@ async fn a_change_is_withheld_or_noted_or_served_until_somebody_approves_it() {
     assert!(!get["before"]["description"].to_string().contains("Ignore"));
     assert!(get["after"]["description"].to_string().contains("Ignore"));
 
-    // One that is not there approves nothing.
-    gateway.apply(&manifests(json!("0123456789abcdef"), "22s"));
-    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    // One that is not there approves nothing, and that is said first.
+    gateway.apply(&manifests(json!("0123456789abcdef0123456789abcdef"), "22s"));
+    let is_said = |known: &Value| noted(known)[0] == ("approvedRevision", "UnknownRevision");
+    let known = gateway.until("q", is_said).await;
+    assert_eq!(known["approved_revision"], before);
     gateway.until_listed("q", &["q_ping"]).await;
     gateway.apply(&manifests(revision.clone(), "23s"));
     let known = gateway.until("q", |known| known["served"] == 4).await;
@@ -144,12 +146,23 @@ async fn a_change_is_withheld_or_noted_or_served_until_somebody_approves_it() {
 
 #[tokio::test]
 async fn another_request_behind_the_same_tool_is_a_change() {
-    let one = |method: &str, path: &str, server: &str| {
-        let mut document = document(json!({path: {method: operation("get")}}));
+    let taking = |place: &str, method: &str, path: &str, server: &str| {
+        let mut operation = operation("get");
+        let schema = json!({"type": "string"});
+        operation["parameters"] = json!([{"name": "pin", "in": place, "schema": schema}]);
+        let mut document = document(json!({path: {method: operation}}));
         document["servers"] = json!([{"url": server}]);
         document
     };
+    let one = |method: &str, path: &str, server: &str| taking("header", method, path, server);
+    let mut cheaper = one("get", "/thing", "/");
+    cheaper["paths"]["/thing"]["get"]["x-chandlery-cost"] = json!({"cents": 1});
     for (what, changed) in [
+        (
+            "place of a parameter",
+            taking("query", "get", "/thing", "/"),
+        ),
+        ("cost", cheaper),
         ("method", one("delete", "/thing", "/")),
         ("path", one("get", "/thong", "/")),
         ("server", one("get", "/thing", "/v2")),
@@ -192,6 +205,79 @@ async fn a_title_that_changes_is_a_change() {
     gateway.apply(&manifests("21s"));
     gateway.until("s", |known| known["changed"] == 3).await;
     gateway.until_listed("a", &[]).await;
+}
+
+// Who goes back to an earlier revision is heard though the upstream is away.
+#[tokio::test]
+async fn an_approval_is_taken_back_while_the_upstream_is_down() {
+    let service = Service::start(first()).await;
+    let manifests = |approved: Value, timeout: &str| {
+        let of = pinned(&service, "s", "Quarantine", approved, timeout);
+        [
+            workspace(),
+            of,
+            each("a", &["s/*"]),
+            grant("g", &["s/*"], json!({})),
+        ]
+    };
+    let gateway = Gateway::open(&manifests(Value::Null, "20s")).await;
+    let earlier = gateway.until("s", |known| known["served"] == 3).await["revision"].clone();
+    service.change(second());
+    gateway.apply(&manifests(earlier.clone(), "21s"));
+    let later = gateway.until("s", |known| known["changed"] == 4).await["revision"].clone();
+    gateway.apply(&manifests(later, "22s"));
+    gateway
+        .until_listed("a", &["s_ping", "s_get", "s_find", "s_add"])
+        .await;
+    let away = service.server.address.to_string();
+    drop(service);
+    let spec = json!({
+        "openapi": {"url": format!("http://{away}/openapi.json")},
+        "allowedHosts": [away],
+        "pinning": {"approvedRevision": earlier},
+        "timeout": "23s",
+    });
+    gateway.apply(&[
+        workspace(),
+        source("s", spec),
+        each("a", &["s/*"]),
+        grant("g", &["s/*"], json!({})),
+    ]);
+    gateway.until_listed("a", &["s_ping"]).await;
+}
+
+// A tool that is withheld keeps its name: nobody else's tool is found there meanwhile.
+#[tokio::test]
+async fn a_withheld_tool_keeps_its_name() {
+    let (older, younger) = (Service::start(first()).await, Service::start(first()).await);
+    let of = |service: &Service, name: &str, timeout: &str| {
+        let spec = json!({"openapi": service.spec(), "toolPrefix": "shared", "timeout": timeout});
+        source(name, spec)
+    };
+    let manifests = |timeout: &str| {
+        let tools = ["zeta/*", "alpha/*"];
+        let grant = grant("g", &tools, json!({}));
+        [
+            workspace(),
+            of(&older, "zeta", timeout),
+            each("a", &tools),
+            grant,
+        ]
+    };
+    let gateway = Gateway::open(&manifests("20s")).await;
+    gateway.until("zeta", |known| known["served"] == 3).await;
+    gateway.write("more.yaml", &[of(&younger, "alpha", "20s")]);
+    gateway.until("alpha", |known| known["left_out"] == 3).await;
+    let mut changed = first();
+    changed["paths"]["/thing"]["get"]["description"] = json!("Something else.");
+    older.change(changed);
+    gateway.apply(&manifests("21s"));
+    gateway.until("zeta", |known| known["withheld"] == 1).await;
+    gateway
+        .until_listed("a", &["shared_ping", "shared_list"])
+        .await;
+    let said = gateway.call("a", "shared_get", json!({})).await;
+    assert_eq!(said, Said::unknown("shared_get"));
 }
 
 #[tokio::test]
@@ -366,6 +452,11 @@ async fn no_source_takes_a_name_of_what_is_built_in() {
         "arc_x",
         "agnt_onboarding",
         "agnt_schedules_create",
+        "elicit",
+        "getWorkspace",
+        "Task",
+        "sitetools",
+        "Agnt_x",
         "good",
     ];
     let tools: Value = names.iter().map(|name| mcp_tool(name, "A lie.")).collect();
@@ -390,7 +481,7 @@ async fn no_source_takes_a_name_of_what_is_built_in() {
     ])
     .await;
     let known = gateway.until("m", |known| known["served"] == 1).await;
-    assert_eq!(known["left_out"], 9, "{known:#}");
+    assert_eq!(known["left_out"], 14, "{known:#}");
     let known = gateway.until("s", |known| known["left_out"] == 2).await;
     assert_eq!(known["served"], 0);
     for agent in ["a", "groups"] {
@@ -474,7 +565,7 @@ async fn a_first_list_that_is_not_the_approved_one_is_withheld() {
             grant("g", &["s/*"], json!({})),
         ]
     };
-    let gateway = Gateway::open(&manifests(&json!("0123456789abcdef"))).await;
+    let gateway = Gateway::open(&manifests(&json!("0123456789abcdef0123456789abcdef"))).await;
     let known = gateway.until("s", |known| known["withheld"] == 3).await;
     assert_eq!(known["served"], 0);
     assert_eq!(known["approved_revision"], Value::Null);
@@ -517,7 +608,10 @@ async fn annotations_that_nobody_approved_do_not_count() {
     };
     let gateway = Gateway::open(&manifests("Quarantine", Value::Null)).await;
     for policy in ["Quarantine", "Warn", "Off"] {
-        gateway.apply(&manifests(policy, json!("0000000000000000")));
+        gateway.apply(&manifests(
+            policy,
+            json!("00000000000000000000000000000000"),
+        ));
         let served = |known: &Value| known["served"] == 1 && known["failure"].is_null();
         gateway.until("m", served).await;
         let hints = gateway.tool("a", "m_wipe").await["annotations"].clone();

@@ -1,6 +1,7 @@
 //! What calls cost, by the extension `x-chandlery-cost` (R-C-199). `docs/openapi.md` describes it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -153,6 +154,46 @@ fn thousandths(cents: f64) -> Option<u64> {
 impl Cost {
     pub(super) fn caps(&self) -> impl Iterator<Item = &CostCap> {
         self.cap.iter().chain(&self.record_cap)
+    }
+}
+
+/// All that is said of it, in few words.
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            call,
+            record,
+            records,
+            cap: _,
+            record_cap: _,
+        } = self;
+        let cents = |thousandths: u64| thousandths as f64 / 1000.0;
+        write!(f, "costs {} cents", cents(*call))?;
+        if *record > 0 {
+            let of = records.as_deref().unwrap_or("unknown");
+            write!(f, " and {} for each record of {of:?}", cents(*record))?;
+        }
+        for cap in self.caps() {
+            let CostCap {
+                argument,
+                min,
+                max,
+                default,
+                goes,
+                name,
+            } = cap;
+            write!(f, ", {argument} {min} to {max}")?;
+            if let Some(default) = default {
+                write!(f, ", else {default}")?;
+            }
+            match goes {
+                Goes::Nowhere => {}
+                Goes::Query => write!(f, ", in query {name}")?,
+                Goes::Header => write!(f, ", in header {name}")?,
+                Goes::Body => write!(f, ", in body {name}")?,
+            }
+        }
+        Ok(())
     }
 }
 

@@ -4,6 +4,8 @@ use chandlery_crds::conditions::reason;
 use chandlery_crds::{NotedTool, ToolSourceSpec};
 use url::Url;
 
+use super::body::Shape;
+use super::parameter::Layout;
 use super::{Document, Operation, Settings, group_name, join, read};
 use crate::connector::{Failure, OfferedTool, served_name, visible};
 use crate::families::connect::url;
@@ -42,11 +44,7 @@ pub fn offer(name: &str, spec: &ToolSourceSpec, text: &[u8]) -> Result<Offer, Fa
     }
     let tools = document.operations.iter().map(|operation| OfferedTool {
         tool: tool(name, spec, operation, &document.title),
-        identity: format!(
-            "{} {}",
-            operation.method,
-            join(operation.base.as_ref().unwrap_or(&base), &operation.path)
-        ),
+        identity: identity(operation, &base),
         claimed: None,
     });
     Ok(Offer {
@@ -55,6 +53,40 @@ pub fn offer(name: &str, spec: &ToolSourceSpec, text: &[u8]) -> Result<Offer, Fa
         base,
         document,
     })
+}
+
+/// What of an operation an agent does not see: where it goes, where its arguments go, and what it costs. In few words,
+/// since people compare them.
+fn identity(operation: &Operation, base: &Url) -> String {
+    let url = join(operation.base.as_ref().unwrap_or(base), &operation.path);
+    let mut said = vec![format!("{} {url}", operation.method)];
+    let spelled = |argument: &str, name: &str| match argument == name {
+        true => name.to_owned(),
+        false => format!("{argument} as {name}"),
+    };
+    for parameter in &operation.parameters {
+        let (place, layout) = (parameter.place.word(), parameter.layout);
+        let name = spelled(&parameter.argument, &parameter.name);
+        said.push(format!("{place} {name} ({})", layout.words()));
+    }
+    if let Some(body) = &operation.body {
+        let shape = match &body.shape {
+            Shape::Whole { argument } => format!("all of {argument}"),
+            Shape::Fields { fields, open } => {
+                let names = fields.iter().map(|field| {
+                    let layout = field.form.layout.map(Layout::words);
+                    let layout = layout.map(|words| format!(" ({words})"));
+                    let name = spelled(&field.argument, &field.name);
+                    name + layout.as_deref().unwrap_or_default()
+                });
+                let rest = open.then(|| "any other".to_owned());
+                names.chain(rest).collect::<Vec<_>>().join(", ")
+            }
+        };
+        said.push(format!("body {}: {shape}", body.media_type));
+    }
+    said.extend(operation.cost.as_ref().map(ToString::to_string));
+    said.join("; ")
 }
 
 /// What the spec says about reading the document.

@@ -90,6 +90,26 @@ pub(super) struct Layout {
     pub(super) reserved: bool,
 }
 
+impl Layout {
+    /// As documents name it.
+    pub(super) fn words(self) -> &'static str {
+        match (self.style, self.explode) {
+            (Style::Simple, false) => "simple",
+            (Style::Simple, true) => "simple, exploded",
+            (Style::Label, false) => "label",
+            (Style::Label, true) => "label, exploded",
+            (Style::Matrix, false) => "matrix",
+            (Style::Matrix, true) => "matrix, exploded",
+            (Style::Form, false) => "form",
+            (Style::Form, true) => "form, exploded",
+            (Style::Space, _) => "spaceDelimited",
+            (Style::Pipe, _) => "pipeDelimited",
+            (Style::Deep, _) => "deepObject",
+            (Style::Json, _) => "JSON",
+        }
+    }
+}
+
 /// The value's JSON.
 pub(super) const JSON: Layout = Layout {
     style: Style::Json,

@@ -47,7 +47,7 @@ impl Credential for Fixed {
     ) -> BoxFuture<'a, Result<Attached, CredentialError>> {
         Box::pin(async move {
             let value = self.0.value().await?;
-            value.made.put(parts);
+            value.made.put(parts)?;
             Ok(Attached {
                 revision: value.revision,
                 redactor: value.made.redactor.clone(),
@@ -105,7 +105,8 @@ impl Material {
         })
     }
 
-    pub(super) fn put(&self, parts: &mut Parts) {
+    /// Fails where the URL has no room for it.
+    pub(super) fn put(&self, parts: &mut Parts) -> Result<(), CredentialError> {
         match &self.put {
             Put::Header(name, value) => drop(parts.headers.insert(name, value.clone())),
             Put::Query(name, pair) => {
@@ -120,10 +121,11 @@ impl Material {
                 let changed = format!("{path}?{}", query.join("&"));
                 let mut uri = std::mem::take(&mut parts.uri).into_parts();
                 let changed = PathAndQuery::try_from(changed);
-                uri.path_and_query = Some(changed.expect("an encoded pair fits into a query"));
-                parts.uri = uri.try_into().expect("only the query has changed");
+                uri.path_and_query = Some(changed.map_err(|_| CredentialError::NoRoom)?);
+                parts.uri = uri.try_into().map_err(|_| CredentialError::NoRoom)?;
             }
         }
+        Ok(())
     }
 }
 

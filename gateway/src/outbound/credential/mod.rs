@@ -124,6 +124,8 @@ pub enum CredentialError {
         "the Secret {secret} must say which hosts it is for: annotate it with chandlery.dev/allowed-hosts"
     )]
     NoHosts { secret: String },
+    #[error("the request's URL is too long to take the credential, too: send less in it")]
+    NoRoom,
     #[error("`{0}` cannot be the name of a header that holds a credential")]
     HeaderName(String),
     #[error("the user name of a basic credential must not hold a colon")]

@@ -287,7 +287,7 @@ impl Credential for Oauth {
     ) -> BoxFuture<'a, Result<Attached, CredentialError>> {
         Box::pin(async move {
             let token = self.token().await?;
-            token.material.put(parts);
+            token.material.put(parts)?;
             Ok(Attached {
                 revision: token.revision,
                 redactor: token.material.redactor.clone(),

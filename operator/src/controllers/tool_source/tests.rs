@@ -84,8 +84,8 @@ fn asked(words: Vec<Word>) -> Observed {
     }
 }
 
-const FIRST: &str = "1111111111111111";
-const SECOND: &str = "2222222222222222";
+const FIRST: &str = "11111111111111111111111111111111";
+const SECOND: &str = "22222222222222222222222222222222";
 
 fn offers(revision: &str) -> SourceReport {
     SourceReport {
@@ -283,7 +283,7 @@ fn a_source_is_ready_when_the_gateways_know_what_it_offers() {
             Reachable True Discovered: the source has said what it offers
             ToolsChanged False AsApproved: every tool is as it was approved
             Ready True Ready: 12 tools can be granted
-            revision 1111111111111111
+            revision 11111111111111111111111111111111
             tools 12 served, 0 withheld, 0 left out: []
         "#]],
     );
@@ -299,10 +299,10 @@ fn the_worst_that_a_replica_says_counts() {
         expect![[r#"
             ResolvedRefs True Resolved: everything named is there
             Reachable False Unreachable: crm.example does not answer; what it offered before goes on being served
-            ToolsChanged True ToolsWithheld: 2 tools are not as approved, and withheld: look at `chandlery sources diff crm`, then write spec.pinning.approvedRevision: 2222222222222222
+            ToolsChanged True ToolsWithheld: 2 tools are not as approved, and withheld: look at `chandlery sources diff crm`, then write spec.pinning.approvedRevision: 22222222222222222222222222222222
             Ready False Unreachable: crm.example does not answer; what it offered before goes on being served
             Reconciling True Unreachable: crm.example does not answer; what it offered before goes on being served
-            revision 2222222222222222
+            revision 22222222222222222222222222222222
             tools 10 served, 2 withheld, 0 left out: [tool_0, tool_1]
         "#]],
     );
@@ -320,7 +320,7 @@ fn the_worst_that_a_replica_says_counts() {
             ToolsChanged False AsApproved: every tool is as it was approved
             Ready False Blocked: at Workspace deck: crm.example does not answer
             Stalled True Blocked: at Workspace deck: crm.example does not answer
-            revision 1111111111111111
+            revision 11111111111111111111111111111111
             tools 12 served, 0 withheld, 0 left out: []
         "#]],
     );
@@ -360,10 +360,10 @@ fn tools_that_change_are_said_and_how_to_approve_them() {
         changed: 3,
         ..withholds(2)
     };
-    expect!["True ToolsWithheld: 1 tool is not as approved, and withheld: look at `chandlery sources diff crm`, then write spec.pinning.approvedRevision: 2222222222222222"].assert_eq(&said(&source(MCP), withholds(1)));
-    expect!["True ToolsWithheld: 3 tools are not as approved, and 2 withheld: look at `chandlery sources diff crm`, then write spec.pinning.approvedRevision: 2222222222222222 in place of 1111111111111111"].assert_eq(&said(&approved("Quarantine", FIRST), some));
-    expect!["True ToolsChanged: 2 tools are not as approved, and served all the same: look at `chandlery sources diff crm`, then write spec.pinning.approvedRevision: 2222222222222222 in place of 1111111111111111"].assert_eq(&said(&approved("Warn", FIRST), served));
-    expect!["False AsApproved: every tool is as it was approved; spec.pinning.approvedRevision names 1111111111111111, which is not what the source offers now: 2222222222222222"].assert_eq(&said(&approved("Quarantine", FIRST), offers(SECOND)));
+    expect!["True ToolsWithheld: 1 tool is not as approved, and withheld: look at `chandlery sources diff crm`, then write spec.pinning.approvedRevision: 22222222222222222222222222222222"].assert_eq(&said(&source(MCP), withholds(1)));
+    expect!["True ToolsWithheld: 3 tools are not as approved, and 2 withheld: look at `chandlery sources diff crm`, then write spec.pinning.approvedRevision: 22222222222222222222222222222222 in place of 11111111111111111111111111111111"].assert_eq(&said(&approved("Quarantine", FIRST), some));
+    expect!["True ToolsChanged: 2 tools are not as approved, and served all the same: look at `chandlery sources diff crm`, then write spec.pinning.approvedRevision: 22222222222222222222222222222222 in place of 11111111111111111111111111111111"].assert_eq(&said(&approved("Warn", FIRST), served));
+    expect!["False AsApproved: every tool is as it was approved; spec.pinning.approvedRevision names 11111111111111111111111111111111, which is not what the source offers now: 22222222222222222222222222222222"].assert_eq(&said(&approved("Quarantine", FIRST), offers(SECOND)));
     expect!["False AsApproved: every tool is as it was approved"]
         .assert_eq(&said(&approved("Quarantine", SECOND), offers(SECOND)));
     expect!["False AsApproved: no tool is pinned"]
@@ -406,7 +406,7 @@ fn what_was_known_stays_until_gateways_say_otherwise() {
             Reachable True Discovered: the source has said what it offers
             ToolsChanged False AsApproved: every tool is as it was approved
             Ready True Ready: 12 tools can be granted
-            revision 2222222222222222
+            revision 22222222222222222222222222222222
             tools 12 served, 0 withheld, 0 left out: []
         "#]],
     );
@@ -421,7 +421,7 @@ fn what_was_known_stays_until_gateways_say_otherwise() {
             ToolsChanged Unknown NotDiscoveredYet: no gateway has said yet what this source offers
             Ready False NotDiscoveredYet: no gateway has said yet what this source offers
             Reconciling True NotDiscoveredYet: no gateway has said yet what this source offers
-            revision 2222222222222222
+            revision 22222222222222222222222222222222
             tools 10 served, 2 withheld, 0 left out: [tool_0, tool_1]
         "#]],
     );

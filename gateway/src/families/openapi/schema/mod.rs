@@ -15,6 +15,9 @@ pub(super) use write::{DETAILS, MAX_SIZE, Stop, Writer};
 /// work that a hostile document makes.
 pub(super) const MAX_WIDTH: usize = 1_000;
 
+/// How many properties are looked at, in all the schemas that are merged into one.
+const MAX_PROPERTIES: usize = 10_000;
+
 /// What is looked at beside the fields of [`Flat`]; the rest is not JSON Schema, or is left to the upstream to check.
 const KEYWORDS: &[&str] = &[
     "const",
@@ -66,6 +69,8 @@ pub(super) struct Flat<'a> {
     pub(super) references: Vec<&'a str>,
     /// How many schemas it was merged from.
     pub(super) parts: usize,
+    /// How many properties were looked at.
+    looked_at: usize,
 }
 
 impl<'a> Flat<'a> {
@@ -106,7 +111,9 @@ impl<'a> Flat<'a> {
             match (keyword.as_str(), value) {
                 ("$ref" | "allOf" | "oneOf" | "anyOf", _) => {}
                 ("properties", Value::Object(properties)) => {
-                    for (name, property) in properties.iter().take(MAX_WIDTH) {
+                    let room = MAX_WIDTH.min(MAX_PROPERTIES - self.looked_at);
+                    self.looked_at += room.min(properties.len());
+                    for (name, property) in properties.iter().take(room) {
                         // Draft 4 had `true` for anything; `false` is for a property that must not be there.
                         if *property != false {
                             self.properties.entry(name).or_default().push(property);
