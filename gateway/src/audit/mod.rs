@@ -6,7 +6,6 @@
 
 mod chain;
 mod journaled;
-mod pace;
 mod store;
 mod verify;
 mod writer;
@@ -24,13 +23,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc::OwnedPermit;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use self::chain::Key;
-use self::pace::Pace;
 use self::store::chains;
 pub use self::verify::{Noted, Verdict, verify};
 use crate::directory::Agent;
@@ -50,7 +48,7 @@ const ARGUMENTS: usize = 64 * 1024;
 /// The account's audit. One writer task, which [`Audit::close`] ends.
 pub struct Audit {
     places: mpsc::Sender<Entry>,
-    pace: Arc<Pace>,
+    hurry: Arc<Notify>,
     closing: CancellationToken,
     /// Told when the writer has ended.
     writer: Mutex<Option<oneshot::Receiver<()>>>,
@@ -72,7 +70,7 @@ pub struct Opening<'a> {
 /// An open record. Dropping it closes it as `cancelled`.
 pub struct Record {
     place: Option<OwnedPermit<Entry>>,
-    pace: Arc<Pace>,
+    hurry: Arc<Notify>,
     metrics: Arc<Metrics>,
     entry: Option<Entry>,
     began: Instant,
@@ -144,19 +142,19 @@ impl Audit {
     /// Starts the writer. `key` is the account's audit key.
     pub fn start(store: Store, key: &SecretString, metrics: Arc<Metrics>) -> Self {
         let (places, queue) = mpsc::channel(PLACES);
-        let pace = Arc::new(Pace::default());
+        let hurry = Arc::new(Notify::new());
         let closing = CancellationToken::new();
         let key = Key::new(key);
         let writer = writer::start(
             store.clone(),
             key.clone(),
             queue,
-            pace.clone(),
+            hurry.clone(),
             closing.clone(),
         );
         Self {
             places,
-            pace,
+            hurry,
             closing,
             writer: Mutex::new(Some(writer)),
             store,
@@ -179,7 +177,7 @@ impl Audit {
         let arguments = opening.arguments.get().as_bytes();
         Ok(Record {
             place: Some(place),
-            pace: self.pace.opened(),
+            hurry: self.hurry.clone(),
             metrics: self.metrics.clone(),
             entry: Some(Entry {
                 agent: opening.agent.clone(),
@@ -270,7 +268,9 @@ impl Record {
         let waits = durable.is_some();
         entry.durable = durable;
         place.send(entry);
-        self.pace.closed(waits);
+        if waits {
+            self.hurry.notify_one();
+        }
     }
 }
 

@@ -10,20 +10,21 @@ use thread_priority::{
     set_thread_priority_and_policy, thread_native_id,
 };
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error};
 
 use super::chain::Key;
 use super::journaled::Journaled;
-use super::pace::Pace;
 use super::store::{BATCH, Inserts, Run, runs};
 use super::{Entry, Waiting};
 use crate::store::{Causes, Dialect, Store, StoreError};
 
-/// How long rows wait for others before the database gets them.
-const LINGER: Duration = Duration::from_millis(50);
+/// How long a row may wait for others when no call waits for it.
+const LINGER: Duration = Duration::from_millis(20);
+/// How long rows that are durable wait for others before the database gets them.
+const GATHER: Duration = Duration::from_millis(50);
 /// How long the end of the program may be held up by a database that does not answer.
 const LAST_CHANCE: Duration = Duration::from_secs(5);
 
@@ -41,7 +42,7 @@ pub(super) fn start(
     store: Store,
     key: Key,
     queue: mpsc::Receiver<Entry>,
-    pace: Arc<Pace>,
+    hurry: Arc<Notify>,
     closing: CancellationToken,
 ) -> oneshot::Receiver<()> {
     let (end, ended) = oneshot::channel();
@@ -56,20 +57,14 @@ pub(super) fn start(
                     .map(Way::Alone),
                 Dialect::Postgres => Some(Way::Shared(Inserts::new(store.dialect()))),
             };
-            if let Some(way) = way {
-                run(
-                    Writer {
-                        store,
-                        key,
-                        way,
-                        patience,
-                    },
-                    queue,
-                    &pace,
-                    &closing,
-                )
-                .await;
-            }
+            let Some(way) = way else { return };
+            let writer = Writer {
+                store,
+                key,
+                way,
+                patience,
+            };
+            run(writer, queue, &hurry, &closing).await;
         });
         let _ = end.send(());
     };
@@ -105,7 +100,7 @@ struct Writer {
 async fn run(
     mut writer: Writer,
     mut queue: mpsc::Receiver<Entry>,
-    pace: &Pace,
+    hurry: &Notify,
     closing: &CancellationToken,
 ) {
     let mut batch = Vec::with_capacity(BATCH);
@@ -130,10 +125,7 @@ async fn run(
             let waits = batch.iter().any(|entry| entry.durable.is_some());
             if !waits {
                 // While the writer sleeps here, rows pile up without waking it.
-                pace.linger().await;
-            }
-            if let Way::Alone(_) = writer.way {
-                pace.gather();
+                let _ = timeout(LINGER, hurry.notified()).await;
             }
             while batch.len() < BATCH
                 && let Ok(entry) = queue.try_recv()
@@ -141,8 +133,6 @@ async fn run(
                 batch.push(entry);
             }
         }
-        let waiting = batch.iter().filter(|entry| entry.durable.is_some());
-        pace.taken(waiting.count());
         writer.write(&mut batch).await;
     }
     if let Way::Alone(journaled) = writer.way {
@@ -208,7 +198,7 @@ impl Patience {
 
     /// Waits for more rows, unless the end has come.
     pub(super) async fn linger(&self) {
-        let _ = timeout(LINGER, self.closing.cancelled()).await;
+        let _ = timeout(GATHER, self.closing.cancelled()).await;
     }
 }
 
