@@ -71,6 +71,14 @@ pub enum OutboundError {
 }
 
 impl OutboundError {
+    /// The status of the answer, if there was one.
+    pub fn status(&self) -> Option<StatusCode> {
+        match self {
+            Self::Redirected { status, .. } => Some(*status),
+            _ => None,
+        }
+    }
+
     /// A constant word for metrics and records.
     pub fn kind(&self) -> &'static str {
         match self {

@@ -153,8 +153,8 @@ impl Upstream {
             Repeat::Idempotent => REPEATS,
         };
         let mut pause = FIRST_PAUSE;
-        // Of an attempt that may have done what it was to do, whatever becomes of the next one.
-        let mut earlier: Option<OutboundError> = None;
+        // Of the last attempt that was answered, or that may have done what it was to do, whatever becomes of the next.
+        let mut earlier: Option<Result<Response<Bytes>, OutboundError>> = None;
         loop {
             let answer = match self.enter(deadline).await {
                 Ok(slot) => self.once(&call, deadline, slot).await,
@@ -167,10 +167,10 @@ impl Upstream {
             match asked.map(jittered) {
                 Some(wait) if repeats > 0 && Instant::now() + wait < deadline => sleep(wait).await,
                 _ => {
-                    let answer = answer.map_err(|error| match earlier {
-                        Some(earlier) if !error.may_be_done() => earlier,
-                        _ => error,
-                    });
+                    let answer = match (answer, earlier) {
+                        (Err(error), Some(earlier)) if !error.may_be_done() => earlier,
+                        (answer, _) => answer,
+                    };
                     let (parts, body) = answer?.into_parts();
                     return Ok(Reply {
                         status: parts.status,
@@ -180,7 +180,11 @@ impl Upstream {
                     });
                 }
             }
-            earlier = answer.err().filter(OutboundError::may_be_done).or(earlier);
+            let tells = match &answer {
+                Ok(_) => true,
+                Err(error) => error.may_be_done(),
+            };
+            earlier = if tells { Some(answer) } else { earlier };
             repeats -= 1;
             pause *= 3;
         }

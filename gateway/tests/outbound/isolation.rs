@@ -226,6 +226,29 @@ async fn only_what_may_be_repeated_is_repeated() {
     }
 }
 
+// What was answered is told, though the breaker opened before it could be repeated.
+#[tokio::test]
+async fn a_call_that_was_sent_is_not_said_to_have_been_left_alone() {
+    let server = Server::start(|_, _| Answer::Raw(reply("503 Busy", "", ""))).await;
+    let upstream = upstream(&server.url("/"));
+    for _ in 0..8 {
+        let before = server.seen().len();
+        let told = upstream.fetch(request("/"), Repeat::Idempotent).await;
+        let was_sent = server.seen().len() > before;
+        match told {
+            Ok(told) => assert_eq!(told.status, 503),
+            Err(failure) => assert!(
+                !was_sent && matches!(failure, OutboundError::Open { .. }),
+                "{failure:?}"
+            ),
+        }
+    }
+    assert!(
+        get(&upstream, "/").await.is_err(),
+        "the breaker never opened"
+    );
+}
+
 #[tokio::test]
 async fn a_repeat_waits_as_long_as_the_upstream_asks_unless_that_is_long() {
     for (asked, requests) in [("1", 2), ("3600", 1)] {
