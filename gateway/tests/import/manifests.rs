@@ -51,7 +51,11 @@ async fn a_document_at_a_url_becomes_a_source_that_serves_what_only_reads() {
         json!({"name": "customers", "namespace": "team"})
     );
     assert_eq!(source["spec"]["allowedHosts"], json!(["127.0.0.3"]));
-    assert_eq!(source["spec"]["openapi"], json!({"url": url}));
+    let base = service.server.url("/");
+    assert_eq!(
+        source["spec"]["openapi"],
+        json!({"url": url, "baseUrl": base})
+    );
 
     let gateway = served(&text).await;
     gateway

@@ -68,7 +68,7 @@ async fn each_kind_arrives() {
     for (name, auth) in &kinds {
         manifests.push(source(
             name,
-            json!({"openapi": service.spec(), "auth": auth}),
+            json!({"openapi": service.spec_with_base(), "auth": auth}),
         ));
         manifests.push(secret(name, &format!("value-of-{name}\n"), None));
         manifests.push(grant(name, &[&format!("{name}/*")], json!({})));
@@ -112,7 +112,7 @@ async fn each_kind_arrives() {
         };
         assert_eq!(found, expected.1, "{name}");
     }
-    // The document lies where the service does, so it is asked for with the credential as well.
+    // The document lies where a person said that the service is, so it is asked for with the credential as well.
     let documents = service.server.seen();
     let with = documents
         .iter()
@@ -141,7 +141,10 @@ async fn a_rotated_secret_is_used_at_once_after_a_refusal() {
     let auth = json!({"bearer": reference("token")});
     let gateway = Gateway::open(&[
         workspace(),
-        source("s", json!({"openapi": service.spec(), "auth": auth})),
+        source(
+            "s",
+            json!({"openapi": service.spec_with_base(), "auth": auth}),
+        ),
         agent("a", json!({"tools": ["s/*"], "listing": "PerOperation"})),
         grant("g", &["s/*"], json!({})),
     ])
@@ -173,7 +176,7 @@ async fn a_secret_for_other_hosts_goes_nowhere() {
         workspace(),
         source(
             "s",
-            json!({"openapi": service.spec(), "auth": {"bearer": reference("token")}}),
+            json!({"openapi": service.spec_with_base(), "auth": {"bearer": reference("token")}}),
         ),
         secret(
             "token",
@@ -182,7 +185,7 @@ async fn a_secret_for_other_hosts_goes_nowhere() {
         ),
         source(
             "fine",
-            json!({"openapi": service.spec(), "auth": {"bearer": reference("own")}}),
+            json!({"openapi": service.spec_with_base(), "auth": {"bearer": reference("own")}}),
         ),
         secret("own", "value-for-this", Some("127.0.0.3")),
         agent("a", json!({"tools": ["s/*", "fine/*"]})),
@@ -249,9 +252,65 @@ async fn a_document_does_not_choose_where_the_credential_goes() {
     for seen in thief.server.seen() {
         assert!(!seen.head.contains("value-to-steal"), "{}", seen.head);
     }
+    // What nobody said to be the service has given its document to a stranger.
+    let with_it = |service: &Service| {
+        let seen = service.server.seen().into_iter();
+        seen.filter(|seen| seen.head.contains("value-to-steal"))
+            .filter(|seen| asked(seen) == "GET /openapi.json")
+            .count()
+    };
+    assert_eq!((with_it(&half), with_it(&liar)), (0, 1));
     let own = [half.calls(), liar.calls()].concat();
     assert_eq!(own.len(), 2);
     assert!(own.iter().all(|seen| seen.head.contains("value-to-steal")));
+}
+
+/// A document that wants the credential gets it by the word of a person, and the source says which word.
+#[tokio::test]
+async fn a_document_is_asked_for_without_the_credential_until_a_person_names_the_service() {
+    let service = Service::start_with(things(), |seen| {
+        let has_it = seen.header("authorization").is_some();
+        (!has_it).then(|| Answer::Raw(reply("401 Unauthorized", "", "who are you")))
+    })
+    .await;
+    let elsewhere =
+        json!({"url": service.server.url("/openapi.json"), "baseUrl": "http://127.0.0.9:1/"});
+    let auth = json!({"bearer": reference("token")});
+    let manifest =
+        |name: &str, openapi: Value| source(name, json!({"openapi": openapi, "auth": auth}));
+    let gateway = Gateway::open(&[
+        workspace(),
+        secret("token", "value-of-token", None),
+        manifest("bare", service.spec()),
+        manifest("elsewhere", elsewhere),
+        agent("a", json!({"tools": ["bare/*", "elsewhere/*", "said/*"]})),
+        grant("g", &["bare/*", "elsewhere/*", "said/*"], json!({})),
+    ])
+    .await;
+    for (name, advice) in [
+        ("bare", "write spec.openapi.baseUrl"),
+        ("elsewhere", "put the document into a ConfigMap"),
+    ] {
+        let known = gateway
+            .until(name, |known| known["failure"].is_object())
+            .await;
+        let failure = &known["failure"];
+        assert_eq!(failure["reason"], "CredentialRefused");
+        let message = failure["message"].as_str().unwrap();
+        assert!(
+            message.contains("without the credential") && message.contains(advice),
+            "{message}"
+        );
+    }
+    let seen = service.server.seen();
+    assert!(
+        !seen.is_empty()
+            && seen
+                .iter()
+                .all(|seen| !seen.head.contains("value-of-token"))
+    );
+    gateway.write("said.yaml", &[manifest("said", service.spec_with_base())]);
+    gateway.until("said", |known| known["served"] == 1).await;
 }
 
 /// Says all that it heard, in every way that there is.
@@ -382,7 +441,7 @@ async fn no_value_is_ever_read_by_anybody() {
     }});
     manifests.push(source(
         "no-token",
-        json!({"openapi": service.spec(), "auth": lost}),
+        json!({"openapi": service.spec_with_base(), "auth": lost}),
     ));
     entries.extend(["lost/*".to_owned(), "no-token/*".to_owned()]);
     let entries: Vec<&str> = entries.iter().map(String::as_str).collect();

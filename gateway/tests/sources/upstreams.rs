@@ -81,6 +81,11 @@ impl Service {
         json!({"url": self.server.url("/openapi.json")})
     }
 
+    /// The same, with the word of a person that the service is where its document lies.
+    pub(crate) fn spec_with_base(&self) -> Value {
+        json!({"url": self.server.url("/openapi.json"), "baseUrl": self.server.url("/")})
+    }
+
     /// What was asked for besides the document.
     pub(crate) fn calls(&self) -> Vec<Seen> {
         let mut seen = self.server.seen();

@@ -150,12 +150,14 @@ async fn import(what: What, common: Common) -> Result<String, String> {
         references: Arc::new(held),
         usage: Usage::nowhere(),
     };
-    let answer = fetch(&connectors, &name, &spec).await.map_err(told)?;
+    let asked = with_base(&spec);
+    let answer = fetch(&connectors, &name, &asked).await.map_err(told)?;
     if is_document {
         let offer = openapi::offer(&name, &without_auth(&spec), &answer).map_err(told)?;
         if common.name.is_none() && !offer.document.title.is_empty() {
             name = slug(&offer.document.title);
         }
+        let is_sent = sent.is_some();
         spec.auth = match sent {
             // Its Secret is named like the source, which has its name only now.
             Some(_) => common.credential(&name)?.map(|sent| sent.auth),
@@ -170,8 +172,10 @@ async fn import(what: What, common: Common) -> Result<String, String> {
         }
         let is_elsewhere =
             |url: &String| Url::parse(url).is_ok_and(|from| from.origin() != offer.base.origin());
-        // A credential goes nowhere that a document alone has named.
-        if spec.auth.is_some() && openapi.url.as_ref().is_some_and(is_elsewhere) {
+        // A credential goes nowhere that a document alone has named, and to a document only where the service is said
+        // to be.
+        let is_elsewhere = openapi.url.as_ref().is_some_and(is_elsewhere);
+        if spec.auth.is_some() && (is_elsewhere || is_sent && openapi.url.is_some()) {
             openapi.base_url.get_or_insert(offer.base.to_string());
         }
     }
@@ -256,6 +260,18 @@ fn told(failure: Failure) -> String {
     message
         .replace("under allowedHosts of the ToolSource", "with --allow-host")
         .replace("write spec.openapi.baseUrl", "write --base-url")
+}
+
+/// With the document's own place for the service's, where nobody said another: whoever gives a credential along with a URL
+/// means it for there.
+fn with_base(spec: &ToolSourceSpec) -> ToolSourceSpec {
+    let mut spec = spec.clone();
+    if let Some(openapi) = &mut spec.openapi
+        && openapi.base_url.is_none()
+    {
+        openapi.base_url.clone_from(&openapi.url);
+    }
+    spec
 }
 
 fn without_auth(spec: &ToolSourceSpec) -> ToolSourceSpec {

@@ -25,6 +25,10 @@ use crate::outbound::{OperationName, OutboundError, Repeat, Reply, Upstream};
 use crate::tool::{Effect, Output, Tool, ToolError};
 use crate::usage::{self, Usage};
 
+/// Of a document that wants a credential, which nobody has said to be for it.
+const NO_BASE: &str = "it was asked for without the credential, since nobody says that the service is there: write spec.openapi.baseUrl";
+const ELSEWHERE: &str = "it was asked for without the credential, which is for the origin of spec.openapi.baseUrl alone: put the document into a ConfigMap";
+
 /// The connector of an OpenAPI document.
 pub(in crate::families) fn connect(site: Site) -> Result<Arc<dyn Connector>, Failure> {
     let openapi = site.spec.openapi.clone().unwrap_or_default();
@@ -35,9 +39,21 @@ pub(in crate::families) fn connect(site: Site) -> Result<Arc<dyn Connector>, Fai
     } = settings(&site.spec)?;
     let document = match (document_url, openapi.config_map_key_ref, openapi.inline) {
         (Some(from), _, _) => {
-            // What describes the service may lie elsewhere; then it is no business of the credential.
-            let is_service = base_url.is_none_or(|base| base.origin() == from.origin());
-            Document::At(site.way(from.clone(), is_service, MAX_BYTES)?, from)
+            // What describes the service may lie elsewhere; then it is no business of the credential. Where the service
+            // is, a person says: the document would say it only once it has been read.
+            let is_service = base_url
+                .as_ref()
+                .is_some_and(|base| base.origin() == from.origin());
+            let advice = match (&site.spec.auth, &base_url) {
+                (Some(_), None) => NO_BASE,
+                (Some(_), Some(_)) if !is_service => ELSEWHERE,
+                _ => "look at spec.auth",
+            };
+            Document::At {
+                upstream: site.way(from.clone(), is_service, MAX_BYTES)?,
+                from,
+                advice,
+            }
         }
         (None, Some(reference), _) => Document::In(reference),
         (None, None, text) => Document::Here(text.unwrap_or_default().into()),
@@ -52,7 +68,12 @@ struct Source {
 
 /// Where a document lies.
 enum Document {
-    At(Arc<Upstream>, Url),
+    At {
+        upstream: Arc<Upstream>,
+        from: Url,
+        /// What to do where it is refused.
+        advice: &'static str,
+    },
     In(ConfigMapKeyRef),
     Here(Bytes),
 }
@@ -61,7 +82,11 @@ impl Connector for Source {
     fn fetch(&self) -> BoxFuture<'_, Result<Bytes, Failure>> {
         Box::pin(async move {
             match &self.document {
-                Document::At(upstream, from) => fetch(upstream, from).await,
+                Document::At {
+                    upstream,
+                    from,
+                    advice,
+                } => fetch(upstream, from, advice).await,
                 Document::In(reference) => Ok(self.site.config_map(reference).await?.into()),
                 Document::Here(text) => Ok(text.clone()),
             }
@@ -93,7 +118,7 @@ impl Connector for Source {
     }
 }
 
-async fn fetch(upstream: &Upstream, from: &Url) -> Result<Bytes, Failure> {
+async fn fetch(upstream: &Upstream, from: &Url, advice: &str) -> Result<Bytes, Failure> {
     let request = Request::get(from.as_str())
         .header(
             header::ACCEPT,
@@ -109,10 +134,7 @@ async fn fetch(upstream: &Upstream, from: &Url) -> Result<Bytes, Failure> {
         status if status.is_success() => Ok(reply.body),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Err(Failure::new(
             reason::CREDENTIAL_REFUSED,
-            format!(
-                "the document cannot be had: {}; look at spec.auth",
-                reply.status
-            ),
+            format!("the document cannot be had: {}; {advice}", reply.status),
         )),
         status => Err(Failure::new(
             reason::UNREACHABLE,
