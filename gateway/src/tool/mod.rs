@@ -200,6 +200,34 @@ impl Output {
     }
 }
 
+/// Largest result in bytes; a common client breaks above 1 MiB per event, envelope included.
+pub const MAX_RESULT_BYTES: usize = 1_000_000;
+
+/// The longest text that a result has room for, in bytes as [`escaped`] counts them.
+pub const MAX_TEXT_BYTES: usize = MAX_RESULT_BYTES - 256;
+
+/// How many bytes a byte of a text takes in the JSON of a result.
+pub fn escaped(byte: u8) -> usize {
+    match byte {
+        b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
+        0..b' ' => 6,
+        _ => 1,
+    }
+}
+
+/// As much of `text` as takes at most `room` bytes, where a byte of it takes as many as `size` says.
+pub fn beginning(text: &str, mut room: usize, size: impl Fn(u8) -> usize) -> &str {
+    let mut end = 0;
+    for byte in text.bytes() {
+        match room.checked_sub(size(byte)) {
+            Some(left) => room = left,
+            None => break,
+        }
+        end += 1;
+    }
+    &text[..text.floor_char_boundary(end)]
+}
+
 /// A call that did not work, in words for the agent: what was wrong and what to do instead.
 ///
 /// Becomes a result with `isError`, never a protocol error.

@@ -411,6 +411,53 @@ async fn a_long_answer_is_shown_as_it_was_asked_for() {
     assert!(last.contains("7999"), "{last}");
 }
 
+/// What is laid out fits once the result's JSON has escaped it: rows are whole, and those that are left are counted.
+#[tokio::test]
+async fn a_long_answer_ends_with_a_row_however_much_of_it_is_quotes() {
+    let rows: Vec<Value> = (0..5_500)
+        .map(|id| json!({"id": id, "quote": "|\"".repeat(40)}))
+        .collect();
+    let (rows, total) = (json!(rows), rows.len());
+    assert!(rows.to_string().len() < 1 << 20);
+    let described = document(json!({"/quotes": {"get": operation("list")}}));
+    let service = Service::start_with(described, move |seen| {
+        (asked(seen) == "GET /quotes").then(|| json_of("200 OK", &rows))
+    });
+    let service = service.await;
+    let gateway = Gateway::open(&[
+        workspace(),
+        source("crm", json!({"openapi": service.spec()})),
+        agent("groups", json!({"tools": ["crm/*"]})),
+        grant("all", &["crm/*"], json!({})),
+    ])
+    .await;
+    gateway.until("crm", |known| known["served"] == 1).await;
+    let list = async |format: &str| {
+        let arguments = json!({"action": "list", "response_format": format});
+        gateway.call("groups", "crm_read", arguments).await
+    };
+    let said = list("json").await;
+    let shown: Value = serde_json::from_str(said.text()).unwrap();
+    let count = shown["rows"].as_array().unwrap().len();
+    assert_eq!(shown["rows_left"], total - count);
+
+    let said = list("markdown").await;
+    let (table, note) = said.text().rsplit_once('\n').unwrap();
+    let count = table.lines().count() - 2;
+    assert!(table.ends_with('|') && count > 1_000);
+    assert!(
+        note.starts_with(&format!("… {} more rows", total - count)),
+        "{note}"
+    );
+
+    let said = list("raw").await;
+    let note = said.text().lines().last().unwrap();
+    assert!(
+        note.starts_with("… cut here: the whole answer is"),
+        "{note}"
+    );
+}
+
 /// R-C-199: what may have been done counts, what surely was not does not.
 #[tokio::test]
 async fn a_call_whose_outcome_nobody_knows_is_paid_for() {

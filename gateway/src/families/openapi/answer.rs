@@ -6,10 +6,8 @@ use tokio::task::spawn_blocking;
 use crate::connector::visible;
 use crate::families::view::{self, View};
 use crate::outbound::{OutboundError, Reply};
-use crate::tool::{Output, ToolError};
+use crate::tool::{MAX_TEXT_BYTES, Output, ToolError};
 
-/// Bytes of an answer that an agent reads at most; common clients break above that.
-const LONGEST: usize = 1 << 20;
 /// Answers of more bytes are laid out on a thread of their own: other calls wait for this one meanwhile.
 const AT_ONCE: usize = 128 << 10;
 /// Characters of an error's body that an agent reads.
@@ -42,7 +40,7 @@ fn answered(reply: Reply, view: &View) -> Result<Output, ToolError> {
         if reply.body.is_empty() {
             return Ok(Output::Text(format!("done: {status}, without a body")));
         }
-        return view::render(view, content_type, &reply.body, LONGEST);
+        return view::render(view, content_type, &reply.body, MAX_TEXT_BYTES);
     }
     let said = String::from_utf8_lossy(&reply.body);
     let said: String = visible(said.trim()).chars().take(OF_ERROR).collect();

@@ -12,7 +12,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::tool::{Output, ToolError};
+use crate::tool::{self, Output, ToolError, escaped};
 
 pub use self::arguments::{FORMAT, NAMES, arguments};
 pub use self::select::Path;
@@ -20,7 +20,7 @@ pub use self::select::Path;
 use self::arguments::{FIELDS, wrong};
 use self::markdown::{Layout, write_lines, write_name};
 use self::node::Node;
-use self::page::{Page, lay_out};
+use self::page::{Page, lay_out, taken};
 use self::select::{find_rows, keep, take_rows};
 
 /// Less than this has no room for saying what was left out.
@@ -51,7 +51,8 @@ pub enum Format {
     Raw,
 }
 
-/// What the agent reads of an answer: at most `max_bytes` (512 at least), with a note of what was left out.
+/// What the agent reads of an answer: at most `max_bytes` (512 at least) once it is [`escaped`], with a note of what was
+/// left out.
 ///
 /// `body` is read as JSON when `content_type` says so, or says nothing. Fails when the body is not text, and when a
 /// field is not in the answer; the call has been made by then, and the messages say so. A body that is not JSON has no
@@ -242,19 +243,15 @@ fn as_json(
 /// JSON that holds the beginning of `text` as a string.
 fn beginning(text: &str, size: usize, max_bytes: usize) -> String {
     let note = Value::from(format!("the whole answer is {size} bytes; {ASK_FOR_LESS}"));
-    let around = format!("{{\"beginning\":\"\",\"note\":{note}}}").len();
-    let mut room = max_bytes.saturating_sub(around);
-    let fitting = text.chars().take_while(|c| {
-        let taken = match c {
-            '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
-            '\0'..='\u{1f}' => 6,
-            c => c.len_utf8(),
-        };
-        let fits = taken <= room;
-        room = room.saturating_sub(taken);
-        fits
-    });
-    let beginning = Value::from(fitting.collect::<String>());
+    let around = taken(&format!("{{\"beginning\":\"\",\"note\":{note}}}"));
+    let room = max_bytes.saturating_sub(around);
+    // It stands in a string of JSON, which the result has in another one.
+    let twice = |byte: u8| match (escaped(byte), byte) {
+        (1, _) => 1,
+        (2, b'"' | b'\\') => 4,
+        (more, _) => more + 1,
+    };
+    let beginning = Value::from(tool::beginning(text, room, twice));
     format!("{{\"beginning\":{beginning},\"note\":{note}}}")
 }
 

@@ -7,10 +7,9 @@ use super::wire::{INVALID_PARAMS, MISSING_CAPABILITY};
 use crate::family::RpcError;
 use crate::pipeline::Awaiting;
 use crate::times::rfc3339;
-use crate::tool::{ErrorKind, Output, ToolError};
-
-/// Largest result in bytes; a common client breaks above 1 MiB per event, envelope included.
-pub(super) const MAX_BYTES: usize = 1_000_000;
+use crate::tool::{
+    ErrorKind, MAX_RESULT_BYTES, MAX_TEXT_BYTES, Output, ToolError, beginning, escaped,
+};
 
 /// What the agent reads whose client takes no tasks, of a call that another client has begun.
 const NOT_FOR_THIS_CLIENT: &str = "This call goes on as a task, which the client has to look after that began it and that declares the tasks extension.";
@@ -27,7 +26,7 @@ pub(super) fn done(output: Output, is_newer: bool) -> Bytes {
         // Of another client's: one that takes tasks is told of it otherwise.
         Output::Task { .. } => failed(NOT_FOR_THIS_CLIENT, is_newer).into(),
     };
-    if result.len() <= MAX_BYTES {
+    if result.len() <= MAX_RESULT_BYTES {
         result
     } else {
         failed(&too_large(result.len()), is_newer).into()
@@ -96,7 +95,7 @@ fn finished(text: &str, value: Option<&Value>, is_error: bool, is_newer: bool) -
     }
     result.push(b'}');
     match value {
-        _ if result.len() <= MAX_BYTES => result,
+        _ if result.len() <= MAX_RESULT_BYTES => result,
         Some(_) => failed(&too_large(result.len()), is_newer),
         None => finished(&cut(text), None, is_error, is_newer),
     }
@@ -112,30 +111,15 @@ fn cut(text: &str) -> String {
         "\n\n[Cut: the result has {} bytes, more than fits into one answer. Ask for less at a time.]",
         text.len()
     );
-    let mut room = MAX_BYTES - note.len() - 256;
-    let end = text
-        .char_indices()
-        .find(|&(_, char)| {
-            let escaped = match char {
-                '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
-                char if char < ' ' => 6,
-                char => char.len_utf8(),
-            };
-            match room.checked_sub(escaped) {
-                Some(left) => {
-                    room = left;
-                    false
-                }
-                None => true,
-            }
-        })
-        .map_or(text.len(), |(at, _)| at);
-    format!("{}{note}", &text[..end])
+    // The note begins with two line breaks.
+    let room = MAX_TEXT_BYTES - note.len() - 2;
+    let text = beginning(text, room, escaped);
+    format!("{text}{note}")
 }
 
 fn too_large(bytes: usize) -> String {
     format!(
-        "the result has {bytes} bytes, more than the {MAX_BYTES} that one answer may have; ask for less at a time"
+        "the result has {bytes} bytes, more than the {MAX_RESULT_BYTES} that one answer may have; ask for less at a time"
     )
 }
 
@@ -168,7 +152,7 @@ mod tests {
     fn text_that_is_too_long_is_cut_with_a_note_and_a_value_is_refused() {
         for text in ["x".repeat(3 << 20), "\"\u{1}é".repeat(1 << 20)] {
             let result = done(Output::Text(text), true);
-            assert!(result.len() <= MAX_BYTES && result.len() > MAX_BYTES - 1024);
+            assert!(result.len() <= MAX_RESULT_BYTES && result.len() > MAX_RESULT_BYTES - 1024);
             let result: Value = serde_json::from_slice(&result).unwrap();
             assert!(
                 result["content"][0]["text"]
