@@ -471,6 +471,112 @@ const PEOPLE: &str = "  /people:
         maxCentsPerRecord: {max: 5, in: header, name: X-Per-Record}
 ";
 
+/// JSON Schema has 5.0 for an integer too.
+#[test]
+fn a_cap_holds_however_it_is_spelled() {
+    let one = operation(PEOPLE);
+    for cap in ["5", "5.0", "5e0", "0.5e1"] {
+        let arguments = format!(r#"{{"max_cost_cents": {cap}}}"#);
+        let arguments = serde_json::from_str::<&serde_json::value::RawValue>(&arguments).unwrap();
+        let request = one.request(arguments).unwrap();
+        assert_eq!(request.path_and_query, "/people?budget=5", "{cap}");
+        let costs = (one.cost(arguments, Some(1_000)), one.cost_cap(arguments));
+        assert_eq!(costs, (5, Some(5)), "{cap}");
+    }
+    for cap in ["0", "501", "-1", "5.5", "1e300", "\"5\""] {
+        let arguments = format!(r#"{{"max_cost_cents": {cap}}}"#);
+        let arguments = serde_json::from_str::<&serde_json::value::RawValue>(&arguments).unwrap();
+        assert_eq!(one.cost_cap(arguments), Some(0), "{cap}");
+        let refused = one.request(arguments).unwrap_err();
+        assert!(
+            refused.message.starts_with("max_cost_cents must be "),
+            "{refused}"
+        );
+    }
+}
+
+#[test]
+fn no_other_argument_writes_a_cap() {
+    let form = |more: &str| {
+        format!(
+            "  /a:
+    post:
+      x-chandlery-cost: {{cents: 1, maxCents: {{max: 9, in: body, name: budget}}}}
+      requestBody: {{content: {{{more}: {{schema: {{
+        type: object, properties: {{a: {{}}, budget: {{type: integer}}}}, additionalProperties: true}}}}}}}}"
+        )
+    };
+    for kind in [
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+        "application/json",
+    ] {
+        let one = operation(&form(kind));
+        let arguments = serde_json::json!({"a": 1, "max_cost_cents": 7});
+        let body = call(&one, &arguments).unwrap().body;
+        let body = String::from_utf8_lossy(&body);
+        assert_eq!(body.matches("budget").count(), 1, "{body}");
+        for arguments in [
+            serde_json::json!({"budget": 999_999}),
+            serde_json::json!({"budget": 999_999, "max_cost_cents": 7}),
+        ] {
+            let refused = call(&one, &arguments).unwrap_err();
+            assert_eq!(
+                refused.message,
+                "budget must not have the field budget, which is where max_cost_cents goes"
+            );
+        }
+    }
+    let apart = operation(
+        "  /a:
+    post:
+      x-chandlery-cost: {maxCents: {max: 9, in: body, name: budget}}
+      requestBody: {content: {application/x-www-form-urlencoded: {
+        schema: {type: object, properties: {a: {type: object}}},
+        encoding: {a: {style: form, explode: true}}}}}",
+    );
+    let refused = call(&apart, &serde_json::json!({"a": {"budget": 999}})).unwrap_err();
+    assert!(
+        refused.message.contains("where max_cost_cents goes"),
+        "{refused}"
+    );
+    let query = operation(
+        "  /a:
+    get:
+      x-chandlery-cost: {maxCents: {max: 9, in: query, name: budget}, maxCentsPerRecord: {max: 9, in: header, name: X-Most}}
+      parameters:
+        - {name: filter, in: query, schema: {type: object}}
+        - {name: x-most, in: header}",
+    );
+    let refused = call(&query, &serde_json::json!({"filter": {"budget": 999}})).unwrap_err();
+    assert!(
+        refused.message.contains("where max_cost_cents goes"),
+        "{refused}"
+    );
+    let properties = query.input_schema["properties"].as_object().unwrap();
+    assert!(!properties.contains_key("x-most"), "{properties:?}");
+}
+
+/// A call never goes out without the cap that was asked for.
+#[test]
+fn a_cap_in_a_body_without_fields_skips_the_operation() {
+    for body in [
+        "",
+        "requestBody: {content: {application/json: {schema: {anyOf: [{type: object, properties: {a: {}}}, {type: string}]}}}}",
+        "requestBody: {content: {text/plain: {schema: {type: string}}}}",
+    ] {
+        let document = document(&with_paths(&format!(
+            "  /a:
+    post:
+      x-chandlery-cost: {{maxCents: {{max: 9, in: body}}}}
+      {body}"
+        )));
+        assert_eq!(document.operations.len(), 0, "{body}");
+        let message = &document.skipped[0].message;
+        assert!(message.contains("a body that has no fields"), "{message}");
+    }
+}
+
 #[test]
 fn a_mistake_in_the_cost_skips_the_operation() {
     for (cost, message) in [
@@ -483,6 +589,14 @@ fn a_mistake_in_the_cost_skips_the_operation() {
         (
             "{maxCents: {max: 3, in: cookie}}",
             "write query, header or body",
+        ),
+        (
+            "{maxCents: {max: 3, in: body}}",
+            "max_cost_cents cannot be told in a body that has no fields",
+        ),
+        (
+            "{maxCents: {max: 1000000001}}",
+            "max is more than 1000000000",
         ),
     ] {
         let document = document(&with_paths(&format!(

@@ -113,6 +113,10 @@ impl Cap {
         if min > max || default.is_some_and(|default| !(min..=max).contains(&default)) {
             return Err(format!("{argument}: min ≤ default ≤ max does not hold"));
         }
+        #[expect(clippy::cast_precision_loss, reason = "only its size is looked at")]
+        if max as f64 > MOST_CENTS {
+            return Err(format!("{argument}: max is more than {MOST_CENTS} cents"));
+        }
         let goes = match r#in.as_deref() {
             None => Goes::Nowhere,
             Some("query") => Goes::Query,
@@ -139,6 +143,9 @@ impl Cap {
     }
 }
 
+/// Neither prices nor caps are more.
+const MOST_CENTS: f64 = 1e9;
+
 /// `None` for what is no price.
 #[expect(
     clippy::cast_possible_truncation,
@@ -146,7 +153,7 @@ impl Cap {
     reason = "checked to be in range"
 )]
 fn thousandths(cents: f64) -> Option<u64> {
-    (0.0..=1e9)
+    (0.0..=MOST_CENTS)
         .contains(&cents)
         .then(|| (cents * 1_000.0).round() as u64)
 }
@@ -219,13 +226,38 @@ impl CostCap {
         schema
     }
 
-    /// The cap of a call with these arguments.
+    /// The cap of a call with these arguments, if it has one.
     pub(super) fn of(&self, arguments: &BTreeMap<String, &RawValue>) -> Option<u64> {
-        let given = arguments.get(self.argument);
-        given
-            .and_then(|given| serde_json::from_str(given.get()).ok())
-            .or(self.default)
+        match self.given(arguments) {
+            Some(given) => whole(given),
+            None => self.default,
+        }
     }
+
+    /// Whether it is a number that the schema does not allow: no call is made with it.
+    fn is_refused(&self, arguments: &BTreeMap<String, &RawValue>) -> bool {
+        let is_fine = |given| whole(given).is_some_and(|cap| (self.min..=self.max).contains(&cap));
+        self.given(arguments).is_some_and(|given| !is_fine(given))
+    }
+
+    fn given<'a>(&self, arguments: &BTreeMap<String, &'a RawValue>) -> Option<&'a str> {
+        let given = arguments.get(self.argument).map(|given| given.get());
+        given.filter(|given| *given != "null")
+    }
+}
+
+/// An integer as JSON Schema has it: `5`, `5.0` and `5e0` alike.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked to be whole and in range"
+)]
+fn whole(text: &str) -> Option<u64> {
+    serde_json::from_str(text).ok().or_else(|| {
+        let number: f64 = serde_json::from_str(text).ok()?;
+        let is_whole = number.fract() == 0.0 && (0.0..=MOST_CENTS).contains(&number);
+        is_whole.then_some(number as u64)
+    })
 }
 
 impl Operation {
@@ -250,12 +282,17 @@ impl Operation {
         priced.min(most).div_ceil(1_000)
     }
 
-    /// The most that a call with these arguments can cost, in cents; `None` when nothing bounds it.
+    /// The most that a call with these arguments can cost, in cents; `None` when nothing bounds it. Nothing where a cap is
+    /// not in its range, since [`Self::request`] refuses the call.
     pub fn cost_cap(&self, arguments: &RawValue) -> Option<u64> {
         let Some(cost) = &self.cost else {
             return Some(0);
         };
         let arguments = serde_json::from_str(arguments.get()).unwrap_or_default();
+        // Whoever reads that a limit is used up does not learn of the range.
+        if cost.caps().any(|cap| cap.is_refused(&arguments)) {
+            return Some(0);
+        }
         let cap = cost.cap.as_ref().and_then(|cap| cap.of(&arguments));
         let fixed = (cost.record == 0).then(|| cost.call.div_ceil(1_000));
         match (cap, fixed) {

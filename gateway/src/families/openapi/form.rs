@@ -35,22 +35,23 @@ pub(super) fn decode(value: &RawValue) -> Result<Vec<u8>, String> {
 
 /// `application/x-www-form-urlencoded`; a problem begins with the argument.
 pub(super) fn url_encoded(fields: &[Filled<'_>]) -> Result<Vec<u8>, String> {
-    let mut pairs = Vec::new();
+    let mut written = Vec::new();
     for field in fields {
-        let layout = match field.form.layout {
-            Some(layout) => layout,
-            None if is_nested(field.value) => super::parameter::JSON,
-            None => super::parameter::FORM,
-        };
-        let written = style::query(field.name, field.value, layout)
-            .map_err(|problem| format!("{} {problem}", field.argument))?;
-        pairs.extend(
-            written
-                .into_iter()
-                .map(|(name, value)| format!("{name}={value}")),
-        );
+        let pairs = pairs(field)?.into_iter();
+        written.extend(pairs.map(|(name, value)| format!("{name}={value}")));
     }
-    Ok(pairs.join("&").into_bytes())
+    Ok(written.join("&").into_bytes())
+}
+
+/// What a form has of a field, percent-encoded: an object can be pairs of other names.
+pub(super) fn pairs(field: &Filled<'_>) -> Result<Vec<(String, String)>, String> {
+    let layout = match field.form.layout {
+        Some(layout) => layout,
+        None if is_nested(field.value) => super::parameter::JSON,
+        None => super::parameter::FORM,
+    };
+    style::query(field.name, field.value, layout)
+        .map_err(|problem| format!("{} {problem}", field.argument))
 }
 
 fn is_nested(value: &RawValue) -> bool {

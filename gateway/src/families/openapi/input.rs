@@ -48,7 +48,7 @@ pub(super) fn assemble<'a>(
 ) -> Result<Input, Broken> {
     let mut names = Names::default();
     if let Some(cost) = &cost {
-        take_caps(cost, &mut names, &mut parameters, &mut body);
+        take_caps(cost, &mut names, &mut parameters, &mut body)?;
     }
     for parameter in &mut parameters {
         let what = &mut parameter.what;
@@ -114,7 +114,7 @@ fn take_caps(
     names: &mut Names,
     parameters: &mut Vec<Described<'_, Parameter>>,
     body: &mut Option<body::Read<'_>>,
-) {
+) -> Result<(), Broken> {
     for cap in cost.caps() {
         names.0.insert(cap.argument.to_owned());
         let place = match cap.goes {
@@ -122,15 +122,30 @@ fn take_caps(
             Goes::Query => Place::Query,
             Goes::Header => Place::Header,
             Goes::Body => {
-                if let Some(Content::Fields { fields, .. }) = body.as_mut().map(|b| &mut b.content)
-                {
-                    fields.retain(|field| field.what.name != cap.name);
-                }
+                let content = body.as_mut().map(|body| &mut body.content);
+                let Some(Content::Fields { fields, .. }) = content else {
+                    // Without a place for it the service would never be told.
+                    return Err(Broken::new(format!(
+                        "x-chandlery-cost: {} cannot be told in a body that has no fields; write query or header",
+                        cap.argument
+                    )));
+                };
+                fields.retain(|field| field.what.name != cap.name);
                 continue;
             }
         };
-        parameters.retain(|one| (one.what.place, &one.what.name) != (place, &cap.name));
+        parameters.retain(|one| {
+            let Parameter {
+                place: of, name, ..
+            } = &one.what;
+            let is_same = match place {
+                Place::Header => name.eq_ignore_ascii_case(&cap.name),
+                _ => *name == cap.name,
+            };
+            *of != place || !is_same
+        });
     }
+    Ok(())
 }
 
 fn finish(body: body::Read<'_>, whole: Option<String>) -> Body {

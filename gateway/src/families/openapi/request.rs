@@ -131,6 +131,7 @@ impl Operation {
                         "{argument} must not have the field {plain}, which is where the credential goes"
                     ));
                 }
+                self.leave_to_caps(Goes::Query, argument, &plain)?;
                 pairs.push(format!("{name}={value}"));
             }
         }
@@ -171,6 +172,19 @@ impl Operation {
         let caps = self.cost.iter().flat_map(Cost::caps);
         caps.filter(move |cap| cap.goes == goes)
             .filter_map(|cap| Some((cap.name.as_str(), cap.of(arguments)?)))
+    }
+
+    /// Fails where `argument` would write the field that a cap is told in: what an object or an open form holds has any
+    /// name.
+    fn leave_to_caps(&self, goes: Goes, argument: &str, name: &str) -> Result<(), String> {
+        let mut caps = self.cost.iter().flat_map(Cost::caps);
+        match caps.find(|cap| cap.goes == goes && cap.name == name) {
+            None => Ok(()),
+            Some(cap) => Err(format!(
+                "{argument} must not have the field {name}, which is where {} goes",
+                cap.argument
+            )),
+        }
     }
 
     fn body(
@@ -231,6 +245,15 @@ impl Operation {
                     form: &FormField::PLAIN,
                     value,
                 }));
+            }
+        }
+        for field in &fields {
+            self.leave_to_caps(Goes::Body, field.argument, field.name)?;
+            if body.format == Format::UrlEncoded && self.cost.is_some() {
+                for (name, _) in form::pairs(field)? {
+                    let name = percent_decode_str(&name).decode_utf8_lossy();
+                    self.leave_to_caps(Goes::Body, field.argument, &name)?;
+                }
             }
         }
         fields.extend(caps.iter().map(|(name, value)| Filled {
