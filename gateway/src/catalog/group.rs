@@ -126,8 +126,14 @@ pub(super) fn picks(arguments: &RawValue) -> bool {
     serde_json::from_str::<Probe>(arguments.get()).is_ok_and(|probe| probe.action.is_some())
 }
 
+/// Whether the operation takes arguments that it does not name: what a sibling has one of its own for is its, too.
+fn is_open(tool: &Tool) -> bool {
+    let others = tool.input_schema.get("additionalProperties");
+    others.is_some_and(|others| *others != Value::Bool(false))
+}
+
 /// The operation that the arguments pick, as an index into `operations`, and what it gets of them: its own arguments,
-/// and those that no operation of the group knows, for it to refuse (R-C-177).
+/// and those that no operation of the group knows, for it to refuse (R-C-177). One that takes any gets them all.
 pub(super) fn pick(
     name: &str,
     operations: &[&Tool],
@@ -160,7 +166,7 @@ pub(super) fn pick(
     };
     arguments.retain(|argument, _| {
         let knows = |tool: &&Tool| properties_of(tool).any(|(name, _)| name == argument);
-        knows(&operations[at]) || !operations.iter().any(knows)
+        is_open(operations[at]) || knows(&operations[at]) || !operations.iter().any(knows)
     });
     if is_data(operations[at]) {
         // R-C-204: compact, unless asked otherwise.
@@ -238,9 +244,26 @@ mod tests {
         assert_eq!(Value::Object(tool.input_schema), expected);
     }
 
+    #[test]
+    fn an_action_that_takes_any_argument_gets_what_its_siblings_name() {
+        let mut shop = shop();
+        shop[1]
+            .input_schema
+            .insert("additionalProperties".to_owned(), json!({}));
+        check_in(
+            &shop,
+            json!({"action": "list", "limit": 3, "id": "7", "other": 1}),
+            Ok((1, json!({"limit": 3, "id": "7", "other": 1}))),
+        );
+    }
+
     #[track_caller]
     fn check(arguments: Value, expected: Result<(usize, Value), &str>) {
-        let shop = shop();
+        check_in(&shop(), arguments, expected);
+    }
+
+    #[track_caller]
+    fn check_in(shop: &[Tool; 3], arguments: Value, expected: Result<(usize, Value), &str>) {
         let raw = serde_json::value::to_raw_value(&arguments).unwrap();
         match (pick("shop_read", &shop.each_ref(), &raw), expected) {
             (Ok((at, own)), Ok((expected_at, expected))) => {

@@ -332,6 +332,37 @@ async fn a_source_that_asks_for_people_is_not_called_before_one_has_agreed() {
     assert_eq!(service.calls().len(), 1);
 }
 
+/// A grouped call carries what the operation's own tool would.
+#[tokio::test]
+async fn an_open_body_has_its_fields_though_another_operation_names_them() {
+    let text = json!({"type": "string"});
+    let mut create = operation("create_person");
+    create["requestBody"] = json!({"content": {"application/json": {"schema": {
+        "type": "object", "properties": {"first": text}, "additionalProperties": true,
+    }}}});
+    let mut invite = operation("invite");
+    invite["parameters"] = json!([{"name": "email", "in": "query", "schema": text}]);
+    let described = document(json!({"/people": {"post": create}, "/invites": {"post": invite}}));
+    let service = Service::start(described).await;
+    let gateway = Gateway::open(&[
+        workspace(),
+        source("crm", json!({"openapi": service.spec()})),
+        agent("groups", json!({"tools": ["crm/*"]})),
+        grant("all", &["crm/*"], json!({})),
+    ])
+    .await;
+    gateway.until("crm", |known| known["served"] == 2).await;
+    let arguments =
+        json!({"action": "create_person", "first": "Ada", "email": "a@example.com", "age": 36});
+    gateway.call("groups", "crm_write", arguments).await.text();
+    let body = &service.calls()[0].body;
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(
+        body,
+        json!({"first": "Ada", "email": "a@example.com", "age": 36})
+    );
+}
+
 /// Issue 5: cost caps, and what a grant allows in a day.
 #[tokio::test]
 async fn what_calls_cost_is_bounded_and_what_was_not_spent_is_there_again() {
@@ -355,6 +386,14 @@ async fn what_calls_cost_is_bounded_and_what_was_not_spent_is_there_again() {
         let arguments = json!({"max_cost_cents": cents});
         gateway.call("each", "crm_look_up", arguments).await
     };
+    // No limit allows what the service does not.
+    let refused = look_up(501).await;
+    assert!(
+        refused
+            .refusal()
+            .contains("max_cost_cents must be at most 500, not 501"),
+        "{refused:?}"
+    );
     let refused = look_up(61).await;
     assert!(
         refused.refusal().contains("limit of ToolGrant all"),
