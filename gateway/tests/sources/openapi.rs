@@ -1,5 +1,7 @@
 //! An OpenAPI document end to end: listed, granted, called, limited and taken down (R-C-190…205, R-C-227…230).
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::harness::{Gateway, Said, agent, config_map, grant, secret, source, workspace};
@@ -558,6 +560,44 @@ async fn a_call_whose_outcome_nobody_knows_is_paid_for() {
     let cents = rows.iter().rev().map(|row| row["cost_cents"].as_i64());
     let expected = counts.map(|(_, cents)| Some(cents));
     assert_eq!(cents.collect::<Vec<_>>(), expected, "{rows:#?}");
+}
+
+/// What went out leaves a row, whoever has gone meanwhile.
+#[tokio::test]
+async fn usage_has_a_call_whose_client_went_away() {
+    let mut slow = operation("slow");
+    slow["x-chandlery-cost"] = json!({"cents": 3});
+    let described = document(json!({"/slow": {"get": slow}}));
+    let service = Service::start_with(described, |seen| {
+        (asked(seen) == "GET /slow").then_some(Answer::Hang)
+    });
+    let service = service.await;
+    let gateway = Gateway::open(&[
+        workspace(),
+        source("crm", json!({"openapi": service.spec()})),
+        agent(
+            "each",
+            json!({"tools": ["crm/*"], "listing": "PerOperation"}),
+        ),
+        grant("all", &["crm/*"], json!({})),
+    ])
+    .await;
+    gateway.until("crm", |known| known["served"] == 1).await;
+    let client = gateway.others();
+    tokio::select! {
+        said = client.call("each", "crm_slow", json!({})) => panic!("{said:?}"),
+        () = async {
+            while service.calls().is_empty() {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        } => {}
+    }
+    drop(client);
+    let row = &gateway.usage("crm", 1).await[0];
+    assert_eq!(
+        (&row["outcome"], &row["status"], &row["cost_cents"]),
+        (&json!("cancelled"), &json!(null), &json!(3))
+    );
 }
 
 /// R-C-227…230.

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use chandlery_crds::conditions::reason;
@@ -196,16 +195,18 @@ impl Family for Operations {
             let sent = sent
                 .body(request.body)
                 .map_err(|_| ToolError::arguments("the arguments make no URL that can be sent"))?;
-            let began = Instant::now();
-            let reply = self.upstream.fetch(sent, repeat(operation)).await;
-            self.take_down(
+            let out = Out {
+                source: self,
                 permit,
                 operation,
-                &arguments,
-                (size, began.elapsed()),
-                &reply,
-                &call,
-            );
+                arguments: &arguments,
+                size,
+                began: Instant::now(),
+                call: &call,
+                is_taken_down: false,
+            };
+            let reply = self.upstream.fetch(sent, repeat(operation)).await;
+            out.ended(&reply);
             answer::show(reply, view).await
         })
     }
@@ -254,17 +255,24 @@ impl Operations {
             .map_err(|_| ToolError::arguments("the arguments cannot be read"))?;
         Ok((view, own))
     }
+}
 
-    fn take_down(
-        &self,
-        permit: &Permit<'_>,
-        operation: &Operation,
-        arguments: &RawValue,
-        (size, took): (usize, Duration),
-        reply: &Result<Reply, OutboundError>,
-        call: &Call<'_>,
-    ) {
-        let answer = reply.as_ref().ok();
+/// A request that is on its way: it leaves one row of usage, also where nobody waits for its answer any more.
+struct Out<'a> {
+    source: &'a Operations,
+    permit: &'a Permit<'a>,
+    operation: &'a Operation,
+    arguments: &'a RawValue,
+    /// Bytes of its body.
+    size: usize,
+    began: Instant,
+    call: &'a Call<'a>,
+    is_taken_down: bool,
+}
+
+impl Out<'_> {
+    fn ended(mut self, reply: &Result<Reply, OutboundError>) {
+        let (operation, arguments) = (self.operation, self.arguments);
         let cost = match reply {
             Ok(answer) if answer.status.is_success() => {
                 operation.cost(arguments, records(operation, &answer.body))
@@ -274,26 +282,41 @@ impl Operations {
             Err(error) if error.may_be_done() => operation.cost(arguments, None),
             Ok(_) | Err(_) => 0,
         };
-        call.spent(cost);
-        let cost = i64::try_from(cost).unwrap_or(i64::MAX);
-        self.usage.record(usage::Call {
-            at: permit.now(),
-            agent: permit.agent().clone(),
-            tool: permit.tool().name.to_string(),
-            provider: self.source.clone(),
-            method: operation.method.to_string(),
-            path: operation.path.clone(),
+        self.call.spent(cost);
+        let outcome = match reply {
+            Ok(answer) if answer.status.is_success() => "done",
+            Ok(_) => "failed",
+            Err(error) => error.kind(),
+        };
+        self.take_down(reply.as_ref().ok(), outcome, cost);
+    }
+
+    fn take_down(&mut self, answer: Option<&Reply>, outcome: &'static str, cost: u64) {
+        self.is_taken_down = true;
+        self.source.usage.record(usage::Call {
+            at: self.permit.now(),
+            agent: self.permit.agent().clone(),
+            tool: self.permit.tool().name.to_string(),
+            provider: self.source.source.clone(),
+            method: self.operation.method.to_string(),
+            path: self.operation.path.clone(),
             status: answer.map(|answer| answer.status.as_u16()),
-            outcome: match reply {
-                Ok(answer) if answer.status.is_success() => "done",
-                Ok(_) => "failed",
-                Err(error) => error.kind(),
-            },
-            latency: answer.map_or(took, |answer| answer.took),
-            cost_cents: cost,
-            request_bytes: size,
+            outcome,
+            latency: answer.map_or(self.began.elapsed(), |answer| answer.took),
+            cost_cents: i64::try_from(cost).unwrap_or(i64::MAX),
+            request_bytes: self.size,
             response_bytes: answer.map_or(0, |answer| answer.body.len()),
         });
+    }
+}
+
+impl Drop for Out<'_> {
+    fn drop(&mut self) {
+        if !self.is_taken_down {
+            // What the service did nobody knows, so it counts.
+            let cost = self.operation.cost(self.arguments, None);
+            self.take_down(None, "cancelled", cost);
+        }
     }
 }
 
