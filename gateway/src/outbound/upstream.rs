@@ -196,6 +196,17 @@ impl Upstream {
         self.open_up_to(self.limit, request).await
     }
 
+    /// The same for an event stream that is there to last: it takes none of the places that calls have.
+    pub async fn listen(&self, request: Request<Bytes>) -> Result<Response<Body>, OutboundError> {
+        let place = self.streams.try_enter().ok_or_else(|| self.busy())?;
+        let deadline = Instant::now() + self.timeout;
+        let (head, slot) = self.ask(self.limit, request, deadline).await?;
+        if !is_events(head.response.headers()) {
+            return Ok(self.whole(head, deadline, slot));
+        }
+        Ok(self.events(head, place))
+    }
+
     /// The same with a bound of its own, in bytes, of the body or of one event.
     pub async fn open_up_to(
         &self,
@@ -203,18 +214,30 @@ impl Upstream {
         request: Request<Bytes>,
     ) -> Result<Response<Body>, OutboundError> {
         let deadline = Instant::now() + self.timeout;
-        let call = self.origin.prepare(request)?;
-        let slot = self.enter(deadline).await?;
-        let mut head = self.head(&call, deadline, limit).await?;
+        let (head, slot) = self.ask(limit, request, deadline).await?;
         if !is_events(head.response.headers()) {
             return Ok(self.whole(head, deadline, slot));
         }
-        drop(slot);
+        // It was let in, and is answered: where streams have no place left, it keeps the one that it has.
+        Ok(self.events(head, self.streams.try_enter().unwrap_or(slot)))
+    }
+
+    async fn ask(
+        &self,
+        limit: usize,
+        request: Request<Bytes>,
+        deadline: Instant,
+    ) -> Result<(Head, Slot), OutboundError> {
+        let call = self.origin.prepare(request)?;
+        let slot = self.enter(deadline).await?;
+        Ok((self.head(&call, deadline, limit).await?, slot))
+    }
+
+    fn events(&self, mut head: Head, slot: Slot) -> Response<Body> {
         let status = head.response.status();
         head.admission.answered(status, Instant::now());
-        let slot = self.streams.try_enter().ok_or_else(|| self.busy())?;
         let (response, rules) = self.rules(head, slot);
-        Ok(response.map(|incoming| Body::events(incoming, rules, self.idle)))
+        response.map(|incoming| Body::events(incoming, rules, self.idle))
     }
 
     /// Bytes of a body, or of one event, that are read at most.

@@ -286,7 +286,8 @@ impl Clients {
         let meta = &mut params["_meta"];
         meta["io.modelcontextprotocol/protocolVersion"] = json!(VERSION);
         meta["io.modelcontextprotocol/clientCapabilities"] = json!({});
-        let name = params["name"].as_str().unwrap_or_default().to_owned();
+        let name = params["name"].as_str().or(params["uri"].as_str());
+        let name = name.unwrap_or_default().to_owned();
         let key = std::fs::read_to_string(key_file(&self.data, &format!("team.{agent}")));
         let url = format!("{}/runtime/agents/team.{agent}/mcp", self.url);
         let mut request = Request::post(url)

@@ -31,5 +31,6 @@ mod credentials;
 mod openapi;
 mod pinning;
 mod recorded;
+mod relays;
 mod ssrf;
 mod standing;

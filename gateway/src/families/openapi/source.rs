@@ -288,10 +288,20 @@ impl Out<'_> {
             Ok(_) => "failed",
             Err(error) => error.kind(),
         };
-        self.take_down(reply.as_ref().ok(), outcome, cost);
+        let status = match reply {
+            Ok(answer) => Some(answer.status),
+            Err(error) => error.status(),
+        };
+        self.take_down(reply.as_ref().ok(), status, outcome, cost);
     }
 
-    fn take_down(&mut self, answer: Option<&Reply>, outcome: &'static str, cost: u64) {
+    fn take_down(
+        &mut self,
+        answer: Option<&Reply>,
+        status: Option<StatusCode>,
+        outcome: &'static str,
+        cost: u64,
+    ) {
         self.is_taken_down = true;
         self.source.usage.record(usage::Call {
             at: self.permit.now(),
@@ -300,7 +310,7 @@ impl Out<'_> {
             provider: self.source.source.clone(),
             method: self.operation.method.to_string(),
             path: self.operation.path.clone(),
-            status: answer.map(|answer| answer.status.as_u16()),
+            status: status.map(|status| status.as_u16()),
             outcome,
             latency: answer.map_or(self.began.elapsed(), |answer| answer.took),
             cost_cents: i64::try_from(cost).unwrap_or(i64::MAX),
@@ -315,7 +325,7 @@ impl Drop for Out<'_> {
         if !self.is_taken_down {
             // What the service did nobody knows, so it counts.
             let cost = self.operation.cost(self.arguments, None);
-            self.take_down(None, "cancelled", cost);
+            self.take_down(None, None, "cancelled", cost);
         }
     }
 }

@@ -223,7 +223,8 @@ impl Remote {
                 if !members.get("structuredContent").is_none_or(is_object) {
                     members.remove("structuredContent");
                 }
-                let members = json!(members).to_string();
+                // As they were written: what a number or a text is, the client may read otherwise than we do.
+                let members = serde_json::to_vec(&members).map_err(broken)?;
                 return Ok((Output::Raw(members.into()), is_error));
             }
             Some(_) => {

@@ -119,8 +119,10 @@ pub(super) async fn request(
         "resources/templates/list" => "resourceTemplates",
         _ => return Ok(result),
     };
+    if let Some(items) = result[listed].as_array_mut() {
+        items.retain_mut(|item| tidy(item, listed));
+    }
     for item in result[listed].as_array_mut().into_iter().flatten() {
-        tidy(item);
         if method == "prompts/list"
             && let Some(Value::String(name)) = item.get_mut("name")
             && !remote.prefix.is_empty()
@@ -147,13 +149,31 @@ fn own_name(params: &mut Map<String, Value>, prefix: &str) -> Result<(), RpcErro
     Ok(())
 }
 
-/// Takes out of a list's entry what nobody would see.
-fn tidy(item: &mut Value) {
-    for field in ["title", "description"] {
-        if let Some(Value::String(text)) = item.get_mut(field)
+/// Takes out of a list's entry what nobody would see; `false` where that stands in what a thing is had by.
+fn tidy(item: &mut Value, listed: &str) -> bool {
+    let is_prompt = listed == "prompts";
+    let fields: &[&str] = if is_prompt {
+        &["title", "description"]
+    } else {
+        &["name", "title", "description"]
+    };
+    let ids: &[&str] = if is_prompt {
+        &["name"]
+    } else {
+        &["uri", "uriTemplate"]
+    };
+    let is_plain = ids.iter().all(|id| {
+        let id = item[*id].as_str();
+        id.is_none_or(|id| matches!(visible(id), Cow::Borrowed(_)))
+    });
+    for field in fields {
+        if let Some(Value::String(text)) = item.get_mut(*field)
             && let Cow::Owned(seen) = visible(text)
         {
             *text = seen;
         }
     }
+    let arguments = item.get_mut("arguments").and_then(Value::as_array_mut);
+    let arguments = arguments.map(Vec::as_mut_slice).unwrap_or_default();
+    is_plain && arguments.iter_mut().all(|argument| tidy(argument, listed))
 }

@@ -298,11 +298,34 @@ pub(super) fn relayed(client: &dyn Client) -> Value {
     Value::Object(can)
 }
 
-/// Whether an answer says that the session is over. Some servers say 400.
+/// What servers say, in lower case, of a session that they do not know, or do not know any more.
+const NO_SESSION: &[&str] = &[
+    "session id",
+    "session-id",
+    "sessionid",
+    "session not found",
+    "session expired",
+    "session has expired",
+    "session has been terminated",
+    "session terminated",
+    "session does not exist",
+    "no session",
+    "no valid session",
+    "invalid session",
+    "unknown session",
+    "missing session",
+    "server not initialized",
+];
+
+/// Whether an answer says that the session is over. Some servers say 400, with words of their own; a tool that speaks of
+/// sessions has run.
 fn is_gone(status: StatusCode, message: Option<&Message<'_>>) -> bool {
     let says_so = || {
         let error = message.and_then(Message::error);
-        error.is_some_and(|error| error.message.to_ascii_lowercase().contains("session"))
+        error.is_some_and(|error| {
+            let said = error.message.to_ascii_lowercase();
+            NO_SESSION.iter().any(|words| said.contains(words))
+        })
     };
     status == StatusCode::NOT_FOUND || status == StatusCode::BAD_REQUEST && says_so()
 }

@@ -145,7 +145,7 @@ pub(super) async fn open(
         );
         (get, Some(session))
     };
-    let answer = server.upstream.open(request).await?;
+    let answer = server.upstream.listen(request).await?;
     let status = answer.status();
     if !status.is_success() || !answer.body().is_events() {
         if let (StatusCode::NOT_FOUND, Some(session)) = (status, session) {

@@ -114,6 +114,47 @@ pub(super) fn seal_state(
     Ok(())
 }
 
+/// The same where the subject does not tell whose questions they are: what comes back is for `source` alone, so there is
+/// a state also where the source needs none.
+pub(super) fn seal_state_of(
+    mcp: &Mcp,
+    caller: &Caller,
+    (subject, source): (&str, &str),
+    arguments: &RawValue,
+    questions: &mut Value,
+) -> Result<(), ErrorData> {
+    let state = questions["requestState"].take();
+    questions["requestState"] = json!({"source": source, "state": state});
+    seal_state(mcp, caller, subject, arguments, questions)
+}
+
+/// Takes what [`seal_state_of`] has sealed, and gives its source, and that one's part. Answers without it are nobody's.
+pub(super) async fn take_answer_of(
+    mcp: &Mcp,
+    caller: &Caller,
+    subject: &str,
+    arguments: &RawValue,
+    retry: Option<Value>,
+) -> Result<Option<(String, Value)>, ErrorData> {
+    let retry = take_answer(mcp, caller, subject, arguments, retry).await?;
+    let Some(mut retry) = retry else {
+        return Ok(None);
+    };
+    let mut sealed = retry["requestState"].take();
+    let Value::String(source) = sealed["source"].take() else {
+        return Ok(None);
+    };
+    match sealed["state"].take() {
+        Value::Null => retry
+            .as_object_mut()
+            .map(|retry| retry.remove("requestState")),
+        state => retry
+            .as_object_mut()
+            .map(|retry| retry.insert("requestState".to_owned(), state)),
+    };
+    Ok(Some((source, retry)))
+}
+
 /// Takes what the client sent back of an earlier round, and gives the tool's part of it. Its answer to our question is
 /// not for the tool: the call goes on as any other.
 pub(super) async fn take_answer(

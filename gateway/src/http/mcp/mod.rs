@@ -26,11 +26,12 @@ use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::response::Response;
 use bytes::Bytes;
 use chandlery_crds::workspace::ToolListUpdates;
+use dashmap::DashMap;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
@@ -63,6 +64,8 @@ pub(super) struct Mcp {
     pipeline: Arc<Pipeline>,
     sessions: Sessions,
     subscriptions: Subscriptions,
+    /// Since when a source is too slow to be waited for in lists, by namespace and name.
+    slow: DashMap<(String, String), Instant>,
     lists: Lists,
     streams: Streams,
     seal: Seal,
@@ -77,6 +80,7 @@ impl Mcp {
         Self {
             sessions: Sessions::new(settings.sessions),
             subscriptions: Subscriptions::default(),
+            slow: DashMap::new(),
             lists: Lists::new(settings.page_bytes),
             streams: Streams {
                 silence: settings.longest_silence,
@@ -272,6 +276,8 @@ impl Mcp {
             .map(|agent| agent.uid.as_str())
             .collect();
         self.pipeline.catalogs.retain(|uid| uids.contains(uid));
+        self.slow
+            .retain(|_, since| since.elapsed() < relay::SLOW_FOR);
         self.lists.retain(|uid| uids.contains(uid));
         let now = self.now();
         let live: HashMap<Owner, &Arc<Agent>> = snapshot

@@ -1,12 +1,16 @@
 //! What the protocol has besides tools, from all the families that have it for an agent.
 //!
-//! Lists are merged. A request about one thing goes to the families in order, until one knows it.
+//! Lists are merged; what one source cannot give, or writes wrongly, is left out. A request about one thing goes to the
+//! families in order, until one knows it: to the next also when one fails, or takes long.
 
-use std::time::Duration;
+use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use futures::FutureExt as _;
 use futures::future::join_all;
+use futures::stream::{FuturesUnordered, StreamExt as _};
 use rmcp::RoleServer;
 use rmcp::model::ErrorData;
 use rmcp::service::RequestContext;
@@ -22,6 +26,11 @@ use crate::family::{Family, Features, RpcError};
 
 /// How long one family may take for its part of a list.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one may take that was too slow within the last minute.
+const IMPATIENCE: Duration = Duration::from_millis(200);
+pub(super) const SLOW_FOR: Duration = Duration::from_secs(60);
+/// How long one family may take to say whether it knows a thing, before the next is asked, too.
+const HEAD_START: Duration = Duration::from_secs(1);
 /// Where the next page of one family begins, at most.
 const CURSOR_BYTES: usize = 4_096;
 
@@ -41,26 +50,30 @@ impl Handler {
         let arguments = arguments(&self.body);
         let sent_back = peer.sent_back();
         let (mcp, caller) = (&self.mcp, &self.caller);
-        let retry = asking::take_answer(mcp, caller, &subject, &arguments, sent_back).await?;
-        let peer = peer.with_retry(retry);
-        let ask = async {
-            let mut answer = Err(RpcError::no_method(method));
-            for family in self.catalog.families_with(has) {
-                answer = family
-                    .request(&self.caller.agent, method, params.clone(), &peer)
-                    .await;
-                if !answer.as_ref().is_err_and(is_unknown) {
-                    break;
-                }
+        let retry = asking::take_answer_of(mcp, caller, &subject, &arguments, sent_back).await?;
+        let mut families: Vec<_> = self.catalog.families_with(has).collect();
+        let peer = match retry {
+            None => peer,
+            Some((source, retry)) => {
+                // What one source has asked is no other one's business.
+                families.retain(|family| family.source().unwrap_or_default() == source);
+                peer.with_retry(Some(retry))
             }
-            answer
         };
-        let answer = cancelled.run_until_cancelled(ask).await;
-        let mut answer = answer
-            .ok_or_else(|| ErrorData::internal_error("cancelled", None))?
-            .map_err(rpc_error)?;
+        let asked = families.iter().map(|family| {
+            let asked = family.request(&caller.agent, method, params.clone(), &peer);
+            asked.map(|answer| (family.source().unwrap_or_default(), answer))
+        });
+        let answer = cancelled
+            .run_until_cancelled(first_who_knows(asked))
+            .await
+            .ok_or_else(|| ErrorData::internal_error("cancelled", None))?;
+        let (source, mut answer) = match answer {
+            Some(answer) => answer.map_err(rpc_error)?,
+            None => return Err(rpc_error(RpcError::no_method(method))),
+        };
         if needs_input(&answer) {
-            asking::seal_state(mcp, caller, &subject, &arguments, &mut answer)?;
+            asking::seal_state_of(mcp, caller, (&subject, source), &arguments, &mut answer)?;
         }
         self.finish(method, answer)
     }
@@ -93,19 +106,40 @@ impl Handler {
             };
             let params = cursor.map_or_else(|| json!({}), |cursor| json!({"cursor": cursor}));
             let asked = family.request(&self.caller.agent, method, params, &peer);
-            Some(async move { (place, tokio::time::timeout(PATIENCE, asked).await) })
+            let slow = &self.mcp.slow;
+            let source = (self.caller.agent.namespace().to_owned(), place.clone());
+            Some(async move {
+                let is_slow = slow
+                    .get(&source)
+                    .is_some_and(|since| since.elapsed() < SLOW_FOR);
+                let patience = if is_slow { IMPATIENCE } else { PATIENCE };
+                let part = tokio::time::timeout(patience, asked).await;
+                match &part {
+                    Ok(_) => drop(slow.remove(&source)),
+                    Err(_) if is_slow => {}
+                    Err(_) => drop(slow.insert(source, Instant::now())),
+                }
+                (place, part)
+            })
         });
         let mut items = Vec::new();
         let mut next = Map::new();
         let mut failure = None;
         let mut has_answer = false;
         let field = field(method);
+        // Of two things of one name there is the first, which is the one that is had by it.
+        let mut known = HashSet::new();
         for (place, part) in join_all(parts).await {
             match part {
                 Ok(Ok(mut part)) => {
                     has_answer = true;
                     if let Some(Value::Array(own)) = part.get_mut(field).map(Value::take) {
-                        items.extend(own);
+                        let is_sound = |item: &Value| {
+                            let id = id(item, field);
+                            let is_new = id.is_none_or(|id| known.insert(id.to_owned()));
+                            is_new && self.finish::<R>(method, json!({field: [item]})).is_ok()
+                        };
+                        items.extend(own.into_iter().filter(is_sound));
                     }
                     if let Some(cursor) = part["nextCursor"].as_str()
                         && cursor.len() <= CURSOR_BYTES
@@ -163,6 +197,47 @@ impl Handler {
         }
         serde_json::from_value(answer).map_err(|cause| broken(method, &cause))
     }
+}
+
+/// The first answer of one who knows, else the first failure. Each is asked once those before have failed, or have taken
+/// long: they may answer still.
+async fn first_who_knows<'a, A>(
+    mut asked: impl Iterator<Item = A>,
+) -> Option<Result<(&'a str, Value), RpcError>>
+where
+    A: Future<Output = (&'a str, Result<Value, RpcError>)>,
+{
+    let mut running = FuturesUnordered::new();
+    let mut failure: Option<RpcError> = None;
+    loop {
+        if running.is_empty() {
+            let Some(next) = asked.next() else {
+                return failure.map(Err);
+            };
+            running.push(next);
+        }
+        let answered = tokio::time::timeout(HEAD_START, running.next()).await;
+        match answered {
+            Ok(Some((source, Ok(answer)))) => return Some(Ok((source, answer))),
+            Ok(Some((_, Err(error)))) => {
+                // That one does not know it says less than that one could not tell.
+                if failure.as_ref().is_none_or(is_unknown) {
+                    failure = Some(error);
+                }
+            }
+            Ok(None) | Err(_) => running.extend(asked.next()),
+        }
+    }
+}
+
+/// What a thing of a list is had by.
+fn id<'a>(item: &'a Value, field: &str) -> Option<&'a str> {
+    let id = match field {
+        "prompts" => "name",
+        "resources" => "uri",
+        _ => "uriTemplate",
+    };
+    item[id].as_str()
 }
 
 /// What a request is about.
