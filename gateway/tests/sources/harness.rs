@@ -354,6 +354,33 @@ impl Clients {
         self.ask(agent, "tools/call", params).await
     }
 
+    /// The whole text of what a client of the older era is answered, in a session of its own.
+    pub(crate) async fn in_session(&self, agent: &str, tool: &str) -> String {
+        let key = std::fs::read_to_string(key_file(&self.data, &format!("team.{agent}"))).unwrap();
+        let url = format!("{}/runtime/agents/team.{agent}/mcp", self.url);
+        let post = |session: Option<&str>, message: Value| {
+            let mut request = Request::post(&url)
+                .header("content-type", "application/json")
+                .header("accept", "application/json, text/event-stream")
+                .header("authorization", format!("Bearer {}", key.trim()));
+            if let Some(session) = session {
+                request = request.header("mcp-session-id", session);
+            }
+            request.body(Full::from(message.to_string())).unwrap()
+        };
+        let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
+            "protocolVersion": "2025-06-18", "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        }});
+        let opened = self.client.request(post(None, initialize)).await.unwrap();
+        let session = opened.headers()["mcp-session-id"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": {}}});
+        self.exchange(post(Some(&session), call)).await.1
+    }
+
     /// Asks the REST API as the person whose token lies in the data folder.
     pub(crate) async fn api(&self, method: &str, path: &str) -> Value {
         let token = std::fs::read_to_string(person_file(&self.data, "admin")).unwrap();

@@ -245,3 +245,132 @@ async fn what_one_server_writes_wrongly_or_twice_is_left_out_of_lists() {
     let seen = second.seen();
     assert!(!seen.iter().any(|seen| seen.body.contains("prompts/get")));
 }
+
+/// A server of sessions, whose calls are answered by `answer`.
+async fn of_sessions(
+    answer: impl Fn(&Value) -> (&'static str, Value) + Send + Sync + 'static,
+) -> Server {
+    serve(move |seen: &Seen, _| {
+        let Ok(message) = serde_json::from_str::<Value>(&seen.body) else {
+            return Answer::Raw(reply("405 Method Not Allowed", "", ""));
+        };
+        let of = |result: Value| json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+        match message["method"].as_str().unwrap_or_default() {
+            "initialize" => {
+                let result = json!({
+                    "protocolVersion": "2025-06-18", "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "fake", "version": "1"},
+                });
+                let headers = "content-type: application/json\r\nmcp-session-id: one\r\n";
+                Answer::Raw(reply("200 OK", headers, &of(result).to_string()))
+            }
+            "tools/list" => json_of(
+                "200 OK",
+                &of(json!({"tools": [mcp_tool("book", "Books.")]})),
+            ),
+            "tools/call" => {
+                let (status, answer) = answer(&message);
+                json_of(status, &answer)
+            }
+            "server/discover" => Answer::Raw(reply("400 Bad Request", "", "")),
+            _ => Answer::Raw(reply("202 Accepted", "", "")),
+        }
+    })
+    .await
+}
+
+fn calls(server: &Server) -> usize {
+    let seen = server.seen();
+    let calls = seen.iter().filter(|seen| seen.body.contains("tools/call"));
+    calls.count()
+}
+
+#[tokio::test]
+async fn a_call_is_sent_again_only_where_the_server_does_not_know_the_session() {
+    for (said, expected, times) in [
+        (
+            "the training session is full; choose another",
+            "the training session is full; choose another",
+            1,
+        ),
+        ("Bad Request: No valid session ID provided", "session", 2),
+        ("Session not found", "session", 2),
+    ] {
+        let server = of_sessions(move |message| {
+            let error = json!({"code": -32000, "message": said});
+            let answer = json!({"jsonrpc": "2.0", "id": message["id"], "error": error});
+            ("400 Bad Request", answer)
+        })
+        .await;
+        let gateway = one_server(&server).await;
+        let told = gateway.result("a", "m_book", json!({})).await.to_string();
+        assert!(told.contains(expected), "{told}");
+        assert_eq!(calls(&server), times, "{said}");
+    }
+}
+
+async fn one_server(server: &Server) -> Gateway {
+    let gateway = Gateway::open(&[
+        workspace(),
+        source("m", json!({"mcp": {"url": server.url("/mcp")}})),
+        agent("a", json!({"tools": ["m/*"]})),
+        grant("g", &["m/*"], json!({})),
+    ])
+    .await;
+    gateway.until("m", |known| known["served"] == 1).await;
+    gateway
+}
+
+// What a server writes is passed on as it is, also what our own reading would stumble over.
+#[tokio::test]
+async fn odd_results_pass_as_they_are() {
+    let deep = format!("{}1{}", "[".repeat(100), "]".repeat(100));
+    for odd in [
+        r#"{"big":123456789012345678901234567890}"#.to_owned(),
+        r#"{"small":1e-999,"large":1.5e300}"#.to_owned(),
+        r#"{"half":"\ud800"}"#.to_owned(),
+        format!("{{\"deep\":{deep}}}"),
+    ] {
+        let written = odd.clone();
+        let server = serve(move |seen: &Seen, _| {
+            let message: Value = serde_json::from_str(&seen.body).unwrap_or_default();
+            if message["method"] != "tools/call" {
+                return mcp(seen, &json!([mcp_tool("book", "Books.")]));
+            }
+            let body = format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{{\"resultType\":\"complete\",\"content\":[],\"structuredContent\":{written}}}}}",
+                message["id"]
+            );
+            Answer::Raw(reply("200 OK", "content-type: application/json\r\n", &body))
+        })
+        .await;
+        let gateway = one_server(&server).await;
+        let told = gateway.in_session("a", "m_book").await;
+        assert!(told.contains(&odd), "{odd}: {told}");
+        assert_eq!(gateway.usage("m", 1).await[0]["outcome"], "done");
+    }
+}
+
+// Whoever was let in is answered, though the answers are streams and many.
+#[tokio::test]
+async fn as_many_answers_may_be_streams_as_calls_may_run() {
+    let server = serve(|seen: &Seen, _| {
+        let message: Value = serde_json::from_str(&seen.body).unwrap_or_default();
+        if message["method"] != "tools/call" {
+            return mcp(seen, &json!([mcp_tool("book", "Books.")]));
+        }
+        let result =
+            json!({"resultType": "complete", "content": [{"type": "text", "text": "booked"}]});
+        let answer = json!({"jsonrpc": "2.0", "id": message["id"], "result": result});
+        let headers = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n: begun\n\n";
+        let answer = format!("data: {answer}\n\n");
+        let pause = Duration::from_secs(1);
+        Answer::Endless(headers.as_bytes().to_vec(), answer.into_bytes(), pause)
+    })
+    .await;
+    let gateway = one_server(&server).await;
+    let calls = (0..150).map(|_| gateway.call("a", "m_book", json!({})));
+    for said in futures::future::join_all(calls).await {
+        assert_eq!(said.text(), "booked");
+    }
+}
