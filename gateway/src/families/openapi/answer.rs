@@ -1,6 +1,7 @@
 //! What an agent reads of a service's answer, or of there being none.
 
 use http::{StatusCode, header};
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use crate::connector::visible;
@@ -10,6 +11,8 @@ use crate::tool::{MAX_TEXT_BYTES, Output, ToolError};
 
 /// Answers of more bytes are laid out on a thread of their own: other calls wait for this one meanwhile.
 const AT_ONCE: usize = 128 << 10;
+/// So many long answers are laid out at once; each can take some tens of megabytes meanwhile.
+static LAYOUTS: Semaphore = Semaphore::const_new(2);
 /// Characters of an error's body that an agent reads.
 const OF_ERROR: usize = 2_000;
 
@@ -22,12 +25,14 @@ pub(super) async fn show(
     if reply.body.len() <= AT_ONCE {
         return answered(reply, &view);
     }
-    let shown = spawn_blocking(move || answered(reply, &view)).await;
-    shown.unwrap_or_else(|_| {
-        Err(ToolError::unavailable(
-            "the call was made, but its answer could not be read",
-        ))
-    })
+    let unread = || ToolError::unavailable("the call was made, but its answer could not be read");
+    let permit = LAYOUTS.acquire().await.map_err(|_| unread())?;
+    let shown = spawn_blocking(move || {
+        // It goes on if nobody waits for it any more, and counts as long.
+        let _permit = permit;
+        answered(reply, &view)
+    });
+    shown.await.unwrap_or_else(|_| Err(unread()))
 }
 
 fn answered(reply: Reply, view: &View) -> Result<Output, ToolError> {

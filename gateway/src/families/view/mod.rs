@@ -19,7 +19,7 @@ pub use self::select::Path;
 
 use self::arguments::{FIELDS, wrong};
 use self::markdown::{Layout, write_lines, write_name};
-use self::node::Node;
+use self::node::{Node, Unread};
 use self::page::{Page, lay_out, taken};
 use self::select::{find_rows, keep, take_rows};
 
@@ -29,6 +29,9 @@ const MIN_BYTES: usize = 512;
 /// What to do about an answer that is too long.
 const ASK_FOR_LESS: &str = "ask for less at a time with the service's own arguments, or for fewer fields with \
     response_fields where the tool takes it";
+
+/// Of an answer that would take too much memory to be laid out.
+const MANY: &str = "the answer has more than 400,000 values";
 
 /// What an agent wants of an answer; by default all of it, as Markdown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,22 +79,31 @@ pub fn render(
         )));
     };
     let answer = match view.format {
-        Format::Raw => None,
+        Format::Raw => Err(Unread::Text),
         Format::Markdown | Format::Json if is_json(content_type) => {
             // A byte order mark is no part of JSON, and still gets sent.
             Node::parse(text.strip_prefix('\u{feff}').unwrap_or(text))
         }
-        Format::Markdown | Format::Json => None,
+        Format::Markdown | Format::Json => Err(Unread::Text),
     };
     let text = match answer {
-        Some(answer) => render_json(view, answer, text, max_bytes)?,
-        None if !view.fields.is_empty() && !text.trim().is_empty() => {
+        Ok(answer) => render_json(view, answer, text, max_bytes)?,
+        Err(Unread::TooMany) if !view.fields.is_empty() => {
+            return Err(wrong(
+                FIELDS,
+                format!(
+                    "cannot be had, since {MANY}; the call was made: ask for less at a time with the service's own arguments"
+                ),
+            ));
+        }
+        Err(Unread::TooMany) => render_many(view.format, text, max_bytes),
+        Err(Unread::Text) if !view.fields.is_empty() && !text.trim().is_empty() => {
             return Err(wrong(
                 FIELDS,
                 "cannot be had, since the answer is not JSON; the call was made: leave it out when asking again",
             ));
         }
-        None => render_text(view.format, text, max_bytes),
+        Err(Unread::Text) => render_text(view.format, text, max_bytes),
     };
     Ok(Output::Text(text))
 }
@@ -112,8 +124,23 @@ fn render_text(format: Format, text: &str, max_bytes: usize) -> String {
     };
     match (written, format) {
         (Ok(()), _) => page.into_text(),
-        (Err(_), Format::Json) => beginning(text, text.len(), max_bytes),
+        (Err(_), Format::Json) => beginning(text, "", text.len(), max_bytes),
         (Err(_), _) => page.cut(&cut_note(text.len())),
+    }
+}
+
+/// JSON that is not laid out, as it came.
+fn render_many(format: Format, text: &str, max_bytes: usize) -> String {
+    let note = format!("{MANY}, so it is shown as it came");
+    if format == Format::Json {
+        return beginning(text, &note, text.len(), max_bytes);
+    }
+    let note = format!("\n… {note}");
+    let mut page = Page::new(max_bytes);
+    let written = page.write_str(text).and_then(|()| page.write_str(&note));
+    match written {
+        Ok(()) => page.into_text(),
+        Err(_) => page.cut(&format!("{note}{}", cut_note(text.len()))),
     }
 }
 
@@ -213,7 +240,7 @@ fn as_json(
         return whole.into_text();
     }
     let Some(rows) = rows else {
-        return beginning(&whole.into_text(), size, max_bytes);
+        return beginning(&whole.into_text(), "", size, max_bytes);
     };
     let head = |page: &mut Page| {
         page.write_char('{')?;
@@ -236,13 +263,16 @@ fn as_json(
     };
     match lay_out(max_bytes, head, (wanted, total), row, foot) {
         Ok(text) => text,
-        Err(_) => beginning(&whole.into_text(), size, max_bytes),
+        Err(_) => beginning(&whole.into_text(), "", size, max_bytes),
     }
 }
 
-/// JSON that holds the beginning of `text` as a string.
-fn beginning(text: &str, size: usize, max_bytes: usize) -> String {
-    let note = Value::from(format!("the whole answer is {size} bytes; {ASK_FOR_LESS}"));
+/// JSON that holds the beginning of `text` as a string, and `note` about what is not as usual.
+fn beginning(text: &str, note: &str, size: usize, max_bytes: usize) -> String {
+    let lead = if note.is_empty() { "" } else { "; " };
+    let note = Value::from(format!(
+        "{note}{lead}the whole answer is {size} bytes; {ASK_FOR_LESS}"
+    ));
     let around = taken(&format!("{{\"beginning\":\"\",\"note\":{note}}}"));
     let room = max_bytes.saturating_sub(around);
     // It stands in a string of JSON, which the result has in another one.

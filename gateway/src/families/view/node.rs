@@ -9,6 +9,17 @@ use serde_json::value::RawValue;
 /// Answers that nest deeper are shown as text.
 const MAX_DEPTH: usize = 128;
 
+/// Answers of more values are shown as text: each takes up to ten times the bytes here that it has there.
+pub(super) const MAX_NODES: usize = 400_000;
+
+/// Why an answer is only text.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// It is no JSON, or nests too deep.
+    Text,
+    TooMany,
+}
+
 #[derive(Debug)]
 pub(super) enum Node<'a> {
     /// A number, a boolean or null, as written.
@@ -47,11 +58,18 @@ impl<'a> Text<'a> {
 }
 
 impl<'a> Node<'a> {
-    /// `None` when `text` is not JSON, or nests too deep.
-    pub(super) fn parse(text: &'a str) -> Option<Self> {
-        let raw: &RawValue = serde_json::from_str(text).ok()?;
-        let text = raw.get();
-        Reader { text, at: 0 }.node(0)
+    pub(super) fn parse(text: &'a str) -> Result<Self, Unread> {
+        let raw: &RawValue = serde_json::from_str(text).map_err(|_| Unread::Text)?;
+        let mut reader = Reader {
+            text: raw.get(),
+            at: 0,
+            room: MAX_NODES,
+        };
+        let node = reader.node(0);
+        node.ok_or(match reader.room {
+            0 => Unread::TooMany,
+            _ => Unread::Text,
+        })
     }
 
     pub(super) fn is_container(&self) -> bool {
@@ -111,6 +129,8 @@ impl<'a> Node<'a> {
 struct Reader<'a> {
     text: &'a str,
     at: usize,
+    /// How many more nodes there may be.
+    room: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -118,6 +138,7 @@ impl<'a> Reader<'a> {
         if depth > MAX_DEPTH {
             return None;
         }
+        self.room = self.room.checked_sub(1)?;
         match self.peek()? {
             b'{' => {
                 self.at += 1;

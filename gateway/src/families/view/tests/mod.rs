@@ -67,6 +67,36 @@ fn nesting_without_end_is_text() {
     assert_eq!(text, body);
 }
 
+#[test]
+fn values_without_end_are_text_that_says_so() {
+    let body = |values: usize| format!("[{}[]]", "[],".repeat(values - 2));
+    let shown = |arguments, values| {
+        let body = body(values);
+        rendered(&view(arguments), JSON, body.as_bytes(), 4_000_000)
+    };
+    let most = node::MAX_NODES;
+    assert!(MANY.contains("400,000") && most == 400_000);
+    let fits = shown(json!({}), most);
+    assert!(fits.starts_with("- []\n- []\n") && fits.ends_with("- []"));
+    let many = shown(json!({}), most + 1);
+    let (text, note) = many.split_once('\n').unwrap();
+    assert_eq!(text, body(most + 1));
+    expect!["… the answer has more than 400,000 values, so it is shown as it came"].assert_eq(note);
+    let many = shown(
+        json!({"response_limit": 1, "response_format": "json"}),
+        most + 1,
+    );
+    let many: Value = serde_json::from_str(&many).unwrap();
+    assert_eq!(many["beginning"], body(most + 1));
+    expect!["the answer has more than 400,000 values, so it is shown as it came; the whole answer is 1200001 bytes; ask for less at a time with the service's own arguments, or for fewer fields with response_fields where the tool takes it"].assert_eq(many["note"].as_str().unwrap());
+    let many = rendered(&View::default(), JSON, body(most + 1).as_bytes(), 512);
+    expect![[r#"
+        [[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],[],
+        … the answer has more than 400,000 values, so it is shown as it came
+        … cut here: the whole answer is 1200001 bytes; ask for less at a time with the service's own arguments, or for fewer fields with response_fields where the tool takes it"#]].assert_eq(&many);
+    expect!["Arguments: response_fields cannot be had, since the answer has more than 400,000 values; the call was made: ask for less at a time with the service's own arguments"].assert_eq(&shown(json!({"response_fields": "id"}), most + 1));
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         any::<Option<bool>>().prop_map(|value| json!(value)),
