@@ -3,6 +3,7 @@
 //! Pure: what an upstream answered comes in, what the agent reads goes out. Data is cut and laid out, never reworded.
 
 mod arguments;
+mod charset;
 mod markdown;
 mod node;
 mod page;
@@ -67,17 +68,17 @@ pub fn render(
     max_bytes: usize,
 ) -> Result<Output, ToolError> {
     let max_bytes = max_bytes.max(MIN_BYTES);
-    let text = std::str::from_utf8(body);
-    let Some(text) = text.ok().filter(|text| !text.contains('\0')) else {
+    let Some(text) = charset::decode(content_type, body) else {
         let kind: String = match content_type.trim() {
             "" => "of no content type".to_owned(),
             kind => kind.chars().take(100).collect(),
         };
         let size = body.len();
         return Err(ToolError::unavailable(format!(
-            "the call was made, but its answer is not text ({kind}, {size} bytes) and cannot be shown"
+            "the call was made, but its answer is not text in UTF-8 ({kind}, {size} bytes) and cannot be shown"
         )));
     };
+    let text = &*text;
     let answer = match view.format {
         Format::Raw => Err(Unread::Text),
         Format::Markdown | Format::Json if is_json(content_type) => {

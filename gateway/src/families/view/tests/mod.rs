@@ -56,8 +56,37 @@ fn what_is_not_json_is_text_as_it_is() {
 #[test]
 fn what_is_not_text_is_refused() {
     let image = |content_type| rendered(&View::default(), content_type, b"\x89PNG\0", 512);
-    expect!["Unavailable: the call was made, but its answer is not text (image/png, 5 bytes) and cannot be shown"].assert_eq(&image("image/png"));
-    expect!["Unavailable: the call was made, but its answer is not text (of no content type, 5 bytes) and cannot be shown"].assert_eq(&image(""));
+    expect!["Unavailable: the call was made, but its answer is not text in UTF-8 (image/png, 5 bytes) and cannot be shown"].assert_eq(&image("image/png"));
+    expect!["Unavailable: the call was made, but its answer is not text in UTF-8 (of no content type, 5 bytes) and cannot be shown"].assert_eq(&image(""));
+}
+
+#[test]
+fn western_text_is_read_where_it_is_declared() {
+    let table = b"name;sum\nJos\xe9;5\x80\n";
+    let text = |content_type| rendered(&View::default(), content_type, table, 512);
+    for declared in [
+        "text/csv; charset=ISO-8859-1",
+        "text/csv;header=present; Charset=\"windows-1252\"",
+        "text/csv; charset=latin1",
+    ] {
+        assert_eq!(text(declared), "name;sum\nJosé;5€\n", "{declared}");
+    }
+    expect!["Unavailable: the call was made, but its answer is not text in UTF-8 (text/csv; charset=shift_jis, 17 bytes) and cannot be shown"].assert_eq(&text("text/csv; charset=shift_jis"));
+    // A declaration that is wrong.
+    let utf8 = rendered(
+        &View::default(),
+        "text/plain; charset=latin1",
+        "José".as_bytes(),
+        512,
+    );
+    assert_eq!(utf8, "José");
+    let json = rendered(
+        &View::default(),
+        "application/json; charset=iso-8859-1",
+        b"{\"name\": \"Jos\xe9\"}",
+        512,
+    );
+    assert_eq!(json, "name: José");
 }
 
 #[test]
