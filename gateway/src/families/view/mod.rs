@@ -22,7 +22,10 @@ use self::arguments::{FIELDS, wrong};
 use self::markdown::{Layout, write_lines, write_name};
 use self::node::{Node, Unread};
 use self::page::{Page, lay_out, taken};
-use self::select::{find_rows, keep, take_rows};
+use self::select::{find_rows, keep, limit_each, take_rows};
+
+/// Of so many tables is it said how many rows are left.
+const MAX_TABLES: usize = 3;
 
 /// Less than this has no room for saying what was left out.
 const MIN_BYTES: usize = 512;
@@ -161,10 +164,55 @@ fn render_json(
         })?;
     }
     let size = body.len();
+    if let (Some(limit), None) = (view.limit, &rows) {
+        let left = limit_each(&mut answer, limit);
+        if !left.is_empty() {
+            return Ok(tables(view.format, &answer, &left, size, max_bytes));
+        }
+    }
     if view.format == Format::Json {
         Ok(as_json(view, answer, rows.as_deref(), size, max_bytes))
     } else {
         Ok(as_markdown(view, answer, rows.as_deref(), size, max_bytes))
+    }
+}
+
+/// An answer with several tables, each without the rows that are `left`; as JSON it lies in `rest`.
+fn tables(
+    format: Format,
+    answer: &Node<'_>,
+    left: &[(String, usize)],
+    size: usize,
+    max_bytes: usize,
+) -> String {
+    let total: usize = left.iter().map(|(_, left)| left).sum();
+    let each = left.iter().take(MAX_TABLES).map(|(name, left)| {
+        let name: String = name.chars().take(40).collect();
+        format!("{left} of {name}")
+    });
+    let each = each.collect::<Vec<String>>().join(", ");
+    let others = if left.len() > MAX_TABLES { ", …" } else { "" };
+    let note = left_note(total, total).unwrap_or_default();
+    let note = note.replacen(';', &format!(" ({each}{others});"), 1);
+    let mut page = Page::new(max_bytes);
+    if format == Format::Json {
+        let note = Value::from(note);
+        let written = page
+            .write_str("{\"rest\":")
+            .and_then(|()| answer.write_json(&mut page))
+            .and_then(|()| write!(page, ",\"rows_left\":{total},\"note\":{note}}}"));
+        if written.is_ok() {
+            return page.into_text();
+        }
+        let mut whole = Page::new(max_bytes);
+        // It is full, which is what it is for.
+        let _ = answer.write_json(&mut whole);
+        return beginning(&whole.into_text(), "", size, max_bytes);
+    }
+    let written = write_lines(&mut page, answer).and_then(|()| write!(page, "… {note}"));
+    match written {
+        Ok(()) => page.into_text(),
+        Err(_) => page.cut(&cut_note(size)),
     }
 }
 

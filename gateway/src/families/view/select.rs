@@ -76,6 +76,52 @@ pub(super) fn take_rows<'a>(answer: &mut Node<'a>, path: &[String]) -> Option<Ve
     }
 }
 
+/// Of an answer with several tables: leaves `limit` rows of each, and says by name how many more there were.
+///
+/// Arrays of values are limited only where there is no table; what lies in rows is not.
+pub(super) fn limit_each(answer: &mut Node<'_>, limit: usize) -> Vec<(String, usize)> {
+    let mut left = Vec::new();
+    cut_arrays(answer, "", limit, is_table, &mut left);
+    if left.is_empty() && !has_table(answer) {
+        cut_arrays(answer, "", limit, |_| true, &mut left);
+    }
+    left
+}
+
+fn cut_arrays(
+    node: &mut Node<'_>,
+    path: &str,
+    limit: usize,
+    is_cut: fn(&Node<'_>) -> bool,
+    left: &mut Vec<(String, usize)>,
+) {
+    let is_cut_here = is_cut(node);
+    match node {
+        Node::Array(rows) if is_cut_here && rows.len() > limit => {
+            left.push((shown(path), rows.len() - limit));
+            rows.truncate(limit);
+        }
+        Node::Object(members) => {
+            for (key, value) in members {
+                let name = key.decoded();
+                let path = match path {
+                    "" => name.into_owned(),
+                    path => format!("{path}.{name}"),
+                };
+                cut_arrays(value, &path, limit, is_cut, left);
+            }
+        }
+        Node::Array(_) | Node::Literal(_) | Node::Text(_) => {}
+    }
+}
+
+fn has_table(node: &Node<'_>) -> bool {
+    match node {
+        Node::Object(members) => members.iter().any(|(_, value)| has_table(value)),
+        other => is_table(other),
+    }
+}
+
 /// What the fields name of the answer, counted from the top or from its rows.
 ///
 /// Fails with words for the agent when a field names nothing; never when there are no rows, since it may be theirs.

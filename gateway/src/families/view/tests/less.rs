@@ -142,6 +142,119 @@ fn a_limit_shows_so_many_rows_and_tells_of_the_others() {
     );
 }
 
+#[test]
+fn a_limit_holds_for_each_of_several_tables() {
+    let body = r#"{"results": [{"id": 1, "tags": ["a", "b"]}, {"id": 2}, {"id": 3}],
+                   "facets": [{"city": "Rome", "n": 2}, {"city": "Oslo", "n": 1}], "words": ["x", "y"]}"#;
+    let limit = |limit: usize| json!({"response_limit": limit});
+    check(
+        limit(1),
+        body,
+        expect![[r#"
+        results:
+          - id: 1
+            tags: ["a","b"]
+        facets:
+          - city: Rome
+            n: 2
+        words: ["x","y"]
+        … 3 more rows (2 of results, 1 of facets); ask for them with the service's own paging or a larger response_limit"#]],
+    );
+    check(
+        limit(2),
+        body,
+        expect![[r#"
+        results:
+          - id: 1
+            tags: ["a","b"]
+          - id: 2
+        facets:
+          - city: Rome
+            n: 2
+          - city: Oslo
+            n: 1
+        words: ["x","y"]
+        … 1 more row (1 of results); ask for it with the service's own paging or a larger response_limit"#]],
+    );
+    check(
+        limit(3),
+        body,
+        expect![[r#"
+        results:
+          - id: 1
+            tags: ["a","b"]
+          - id: 2
+          - id: 3
+        facets:
+          - city: Rome
+            n: 2
+          - city: Oslo
+            n: 1
+        words: ["x","y"]"#]],
+    );
+    check(
+        json!({"response_limit": 1, "response_format": "json"}),
+        body,
+        expect![[
+            r#"{"rest":{"results":[{"id":1,"tags":["a","b"]}],"facets":[{"city":"Rome","n":2}],"words":["x","y"]},"rows_left":3,"note":"3 more rows (2 of results, 1 of facets); ask for them with the service's own paging or a larger response_limit"}"#
+        ]],
+    );
+    check(
+        limit(1),
+        r#"{"ids": [1, 2], "names": ["a", "b", "c"]}"#,
+        expect![[r#"
+            ids: [1]
+            names: ["a"]
+            … 3 more rows (1 of ids, 2 of names); ask for them with the service's own paging or a larger response_limit"#]],
+    );
+    let long: Vec<Value> = (0..99).map(|id| json!({"id": id})).collect();
+    let body = json!({"a": long, "b": long}).to_string();
+    cut(
+        limit(50),
+        &body,
+        expect![[r#"
+        a:
+          - id: 0
+          - id: 1
+          - id: 2
+          - id: 3
+          - id: 4
+          - id: 5
+          - id: 6
+          - id: 7
+          - id: 8
+          - id: 9
+          - id: 10
+          - id: 11
+          - id: 12
+          - id: 13
+          - id: 14
+          - id: 15
+          - id: 16
+          - id: 17
+          - id: 18
+          - id: 19
+          - id: 20
+          - id: 21
+          - id: 22
+          - id: 23
+          - id: 24
+          - id: 25
+          - id: 26
+          - id: 27
+          - id: 28
+ 
+        … cut here: the whole answer is 1973 bytes; ask for less at a time with the service's own arguments, or for fewer fields with response_fields where the tool takes it"#]],
+    );
+    cut(
+        json!({"response_limit": 50, "response_format": "json"}),
+        &body,
+        expect![[
+            r#"{"beginning":"{\"a\":[{\"id\":0},{\"id\":1},{\"id\":2},{\"id\":3},{\"id\":4},{\"id\":5},{\"id\":6},{\"id\":7},{\"id\":8},{\"id\":9},{\"id\":10},{\"id\":11},{\"id\":12},{\"id\":13},{\"id\":14},{\"id\":15},{\"id\":16},{\"id\":17},{\"id\":18},{\"id\":19},{","note":"the whole answer is 1973 bytes; ask for less at a time with the service's own arguments, or for fewer fields with response_fields where the tool takes it"}"#
+        ]],
+    );
+}
+
 #[track_caller]
 fn cut(arguments: Value, body: &str, expected: Expect) {
     let text = rendered(&view(arguments), JSON, body.as_bytes(), 512);
