@@ -7,6 +7,7 @@ use chandlery_crds::names;
 use clap::ValueEnum;
 
 use super::cli::{fail, note, print};
+use super::people::with_namespace;
 use crate::directory::files::key_file;
 
 #[derive(clap::Args)]
@@ -138,11 +139,7 @@ asyncio.run(main())"#
 }
 
 pub(super) fn run(args: Args) -> ExitCode {
-    let agent = if args.agent.contains('.') {
-        args.agent
-    } else {
-        names::agent_id("default", &args.agent)
-    };
+    let agent = with_namespace(&args.agent);
     let key_file = args
         .key_file
         .unwrap_or_else(|| key_file(&args.data, &agent));

@@ -4,14 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use chandlery_crds::manifest::{self, Object};
-use chandlery_crds::names::agent_id;
 use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::cli::{fail, print, usage};
 use super::lint::read_all;
-use super::people::{Format, Gateway};
+use super::people::{Format, Gateway, with_namespace};
 use crate::directory::Snapshot;
 use crate::explain::{changes, explain_all};
 use crate::families;
@@ -45,11 +44,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: Args) -> ExitCode {
-    let agent = if args.agent.contains('.') {
-        args.agent.clone()
-    } else {
-        agent_id("default", &args.agent)
-    };
+    let agent = with_namespace(&args.agent);
     let text = match read_all(&args.files, false) {
         Ok(files) => files.into_iter().map(|(_, text)| text).collect::<Vec<_>>(),
         Err(error) => return usage(error),
@@ -58,25 +53,44 @@ pub(super) fn run(args: Args) -> ExitCode {
         Some(folder) => of_files(&args, &agent, folder, &text),
         None => of_gateway(&args, &agent, &text),
     };
-    let mut found = match asked {
+    let Found {
+        mut rows,
+        unresolved,
+    } = match asked {
         Ok(found) => found,
         Err(why) => return fail(why),
     };
     if let Some(tool) = &args.tool {
-        found.retain(|row| row["tool"] == tool.as_str());
-        if found.is_empty() && !args.what_if {
-            return fail(missing(tool));
+        rows.retain(|row| row["tool"] == tool.as_str());
+        if rows.is_empty() && !args.what_if {
+            let lines = [missing(tool)]
+                .into_iter()
+                .chain(told_unresolved(&unresolved));
+            return fail(lines.collect::<Vec<_>>().join("\n"));
         }
     }
     match args.output {
-        Format::Json => print(format_args!("{:#}", Value::Array(found))),
-        Format::Text if args.what_if => print(told_changes(&agent, &found)),
-        Format::Text => print(told(&found, args.tool.is_some())),
+        Format::Json => print(format_args!("{:#}", Value::Array(rows))),
+        Format::Text if args.what_if => print(told_changes(&agent, &rows)),
+        Format::Text if args.tool.is_some() => print(told(&rows, true)),
+        Format::Text => {
+            let lines = [told(&rows, false)].into_iter();
+            let lines = lines.chain(told_unresolved(&unresolved));
+            print(lines.collect::<Vec<_>>().join("\n"))
+        }
     }
 }
 
+/// What an agent may use.
+struct Found {
+    /// A tool each, or a change.
+    rows: Vec<Value>,
+    /// The entries of the agent that serve nothing.
+    unresolved: Value,
+}
+
 /// Asks a gateway.
-fn of_gateway(args: &Args, agent: &str, manifests: &[String]) -> Result<Vec<Value>, String> {
+fn of_gateway(args: &Args, agent: &str, manifests: &[String]) -> Result<Found, String> {
     let path = format!("/agents/{agent}/tools");
     let (mut answer, field) = if args.what_if {
         let body = json!({"manifests": manifests.join("\n---\n")});
@@ -87,7 +101,10 @@ fn of_gateway(args: &Args, agent: &str, manifests: &[String]) -> Result<Vec<Valu
         (args.gateway.ask(Method::GET, &path, None)?, "tools")
     };
     match answer[field].take() {
-        Value::Array(rows) => Ok(rows),
+        Value::Array(rows) => Ok(Found {
+            rows,
+            unresolved: answer["unresolved"].take(),
+        }),
         _ => Err("the gateway's answer cannot be read; is it of the same version?".to_owned()),
     }
 }
@@ -98,7 +115,7 @@ fn of_files(
     agent: &str,
     folder: &std::path::Path,
     changed: &[String],
-) -> Result<Vec<Value>, String> {
+) -> Result<Found, String> {
     let texts = read_all(&[folder.to_owned()], false)?;
     let snapshot = Snapshot::default().with(&objects(texts.iter().map(|(_, text)| text))?);
     let tools = families::tools();
@@ -119,10 +136,25 @@ fn of_files(
     } else {
         serde_json::to_value(before.ok_or_else(|| no_agent(agent))?)
     };
-    match rows {
-        Ok(Value::Array(rows)) => Ok(rows),
-        _ => Ok(Vec::new()),
-    }
+    let rows = match rows {
+        Ok(Value::Array(rows)) => rows,
+        _ => Vec::new(),
+    };
+    // What a source offers only a gateway knows.
+    let entries = snapshot.agents.get(agent).map(|agent| &agent.spec.tools);
+    let of_sources = entries
+        .into_iter()
+        .flatten()
+        .filter(|entry| entry.contains('/'));
+    let unresolved = of_sources.map(|entry| {
+        let message =
+            "tools of ToolSources are known to a gateway alone: ask one, without --manifests";
+        json!({"entry": entry, "message": message})
+    });
+    Ok(Found {
+        rows,
+        unresolved: unresolved.collect(),
+    })
 }
 
 fn no_agent(agent: &str) -> String {
@@ -149,6 +181,15 @@ fn missing(tool: &str) -> String {
             "there is no tool {tool}; write a per-operation name, such as agnt_datetime_now, and leave it out to see them all"
         )
     }
+}
+
+/// A line for each entry that serves nothing.
+fn told_unresolved(unresolved: &Value) -> impl Iterator<Item = String> {
+    let entries = unresolved.as_array().into_iter().flatten();
+    entries.map(|unresolved| {
+        let text = |field: &str| unresolved[field].as_str().unwrap_or_default();
+        format!("{:<40} nothing: {}", text("entry"), text("message"))
+    })
 }
 
 /// A line for each tool; with its chain when `in_full`, and for tools that are not seen.

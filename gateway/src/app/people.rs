@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use bytes::Bytes;
+use chandlery_crds::names;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::Full;
 use serde_json::{Value, json};
@@ -43,7 +44,7 @@ pub(super) struct InboxArgs {
     /// Show what has been decided, too.
     #[arg(long)]
     all: bool,
-    /// Show only this agent's calls, `<namespace>.<name>`.
+    /// Show only this agent's calls: `<namespace>.<name>`, or `<name>` in `default`.
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     /// How to print.
@@ -200,6 +201,14 @@ impl Gateway {
     }
 }
 
+/// `<namespace>.<name>`; what has no namespace is in `default`.
+pub(super) fn with_namespace(name: &str) -> String {
+    match name.contains('.') {
+        true => name.to_owned(),
+        false => names::agent_id("default", name),
+    }
+}
+
 pub(super) fn inbox(args: InboxArgs) -> ExitCode {
     let mut path = format!(
         "/approvals?limit=200{}",
@@ -207,7 +216,7 @@ pub(super) fn inbox(args: InboxArgs) -> ExitCode {
     );
     if let Some(agent) = &args.agent {
         path.push_str("&agent=");
-        path.push_str(agent);
+        path.push_str(&with_namespace(agent));
     }
     let answer = match args.gateway.ask(Method::GET, &path, None) {
         Ok(answer) => answer,

@@ -6,7 +6,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::cli::{fail, note, print};
-use super::people::{Format, Gateway};
+use super::people::{Format, Gateway, with_namespace};
 
 #[derive(clap::Subcommand)]
 pub(super) enum Command {
@@ -38,7 +38,7 @@ pub(super) struct DiffArgs {
 
 #[derive(clap::Args)]
 pub(super) struct UsageArgs {
-    /// Only this agent's calls, `<namespace>.<name>`.
+    /// Only this agent's calls: `<namespace>.<name>`, or `<name>` in `default`.
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
     /// Only calls to this ToolSource, by name.
@@ -74,13 +74,17 @@ fn list(args: &ListArgs) -> ExitCode {
                 row["revision"].as_str().unwrap_or("none"),
                 row["served"]
             );
-            for (field, word) in [("withheld", "withheld"), ("left_out", "left out")] {
+            for (field, word) in [
+                ("changed", "not as approved"),
+                ("withheld", "withheld"),
+                ("left_out", "left out"),
+            ] {
                 if row[field].as_i64().is_some_and(|count| count > 0) {
                     line.push_str(&format!(", {} {word}", row[field]));
                 }
             }
             match row["age_seconds"].as_i64() {
-                Some(age) => line.push_str(&format!("  asked {} ago", span(age))),
+                Some(age) => line.push_str(&format!("  answered {} ago", span(age))),
                 None => line.push_str("  never answered"),
             }
             if row["failure"].is_object() {
@@ -88,16 +92,21 @@ fn list(args: &ListArgs) -> ExitCode {
                 let (reason, message) = (text(&failure["reason"]), text(&failure["message"]));
                 line.push_str(&format!("  {reason}: {message}"));
             }
+            line.extend(of_approval(row).map(|note| format!("  {note}")));
             line
         },
     )
 }
 
+/// What there is to say where the manifest approves what was never seen.
+fn of_approval(source: &Value) -> Option<&str> {
+    let mut noted = source["noted"].as_array().into_iter().flatten();
+    let note = noted.find(|noted| noted["reason"] == "UnknownRevision")?;
+    note["message"].as_str()
+}
+
 fn diff(args: &DiffArgs) -> ExitCode {
-    let id = match args.source.contains('.') {
-        true => args.source.clone(),
-        false => format!("default.{}", args.source),
-    };
+    let id = with_namespace(&args.source);
     let answer = match args
         .gateway
         .ask(Method::GET, &format!("/sources/{id}/diff"), None)
@@ -116,7 +125,9 @@ fn told(answer: &Value) -> String {
     let changes = answer["changes"].as_array().map_or(&[][..], Vec::as_slice);
     let revision = answer["revision"].as_str().unwrap_or("none");
     if changes.is_empty() {
-        return format!("revision {revision}: every tool is as it was approved");
+        let note = of_approval(answer).map(|note| format!("\n{note}"));
+        let note = note.unwrap_or_default();
+        return format!("revision {revision}: every tool is as it was approved{note}");
     }
     let mut lines = vec![match answer["approved_revision"].as_str() {
         Some(approved) => format!("revision {revision} differs from the approved {approved}:"),
@@ -155,10 +166,13 @@ fn told(answer: &Value) -> String {
 
 pub(super) fn usage(args: &UsageArgs) -> ExitCode {
     let mut path = format!("/usage?limit={}", args.limit.clamp(1, 200));
-    for (name, value) in [("agent", &args.agent), ("provider", &args.source)] {
-        if let Some(value) = value {
-            path.push_str(&format!("&{name}={value}"));
-        }
+    if let Some(agent) = &args.agent {
+        path.push_str(&format!("&agent={}", with_namespace(agent)));
+    }
+    if let Some(source) = &args.source {
+        // Rows name it without its namespace.
+        let name = source.split_once('.').map_or(&**source, |(_, name)| name);
+        path.push_str(&format!("&provider={name}"));
     }
     rows(
         &args.gateway,

@@ -291,6 +291,15 @@ impl Followed {
             left_out: number(left_out),
             noted,
         };
+        if !changes.is_empty() {
+            warn!(
+                source = self.id,
+                revision = revision.name,
+                changed = changes.len(),
+                withheld = withheld.len(),
+                "tools of the source are not as they were approved"
+            );
+        }
         let changed = number(changes.len());
         self.parts
             .board

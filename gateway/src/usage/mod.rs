@@ -94,6 +94,12 @@ impl Usage {
         }
     }
 
+    /// The time, by the store's clock.
+    pub fn now(&self) -> Timestamp {
+        let shared = self.0.as_ref();
+        shared.map_or(Timestamp::UNIX_EPOCH, |shared| shared.store.clock().now())
+    }
+
     /// Calls of a Workspace, newest first.
     pub async fn list(
         &self,

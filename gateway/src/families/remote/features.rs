@@ -1,8 +1,10 @@
 //! Prompts, resources, completions and log levels of a server.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::call::Remote;
@@ -12,6 +14,7 @@ use super::wire::{Params, Request};
 use crate::connector::visible;
 use crate::directory::Agent;
 use crate::family::{Client, Features, RpcError, has_tasks};
+use crate::usage;
 
 /// What a server of these capabilities has.
 pub(super) fn features(capabilities: &Value, spoken: Spoken) -> Features {
@@ -31,7 +34,7 @@ pub(super) fn features(capabilities: &Value, spoken: Spoken) -> Features {
 
 pub(super) async fn request(
     remote: &Remote,
-    agent: &Agent,
+    agent: &Arc<Agent>,
     method: &str,
     params: Value,
     client: &dyn Client,
@@ -90,6 +93,7 @@ pub(super) async fn request(
         takes_tasks: remote.features.tasks && method.starts_with("tasks/"),
         cancelled: &never,
     };
+    let began = Instant::now();
     let mut tally = Tally::default();
     let result = match method {
         // In the session in which somebody listens.
@@ -104,6 +108,25 @@ pub(super) async fn request(
         }
         _ => remote.rounds(&asking, request, &mut tally).await,
     };
+    if matches!(method, "resources/read" | "prompts/get") {
+        remote.usage.record(usage::Call {
+            at: remote.usage.now(),
+            agent: agent.clone(),
+            tool: method.to_owned(),
+            provider: server.name.clone(),
+            method: method.to_owned(),
+            path: server.path().to_owned(),
+            status: tally.status,
+            outcome: match &result {
+                Ok(_) => "done",
+                Err(trouble) => trouble.outcome(),
+            },
+            latency: began.elapsed(),
+            cost_cents: 0,
+            request_bytes: tally.sent,
+            response_bytes: tally.received,
+        });
+    }
     let result = result.map_err(|trouble| {
         remote.notice(&trouble);
         trouble.rpc_error(&server.name)
