@@ -205,6 +205,81 @@ fn numbers_keep_their_digits() {
 }
 
 #[test]
+fn an_integer_is_digits_however_it_is_spelled() {
+    let one = operation(
+        "  /a/{id}:
+    post:
+      parameters:
+        - {name: id, in: path, required: true, schema: {type: integer}}
+        - {name: n, in: query, schema: {type: integer, nullable: true}}
+        - {name: ids, in: query, schema: {type: array, items: {type: integer}}}
+        - {name: price, in: query, schema: {type: number}}
+        - {name: version, in: query}
+        - {name: x-n, in: header, schema: {type: integer}}
+      requestBody: {content: {application/json: {schema: {type: object, properties: {
+        count: {type: integer}, inner: {type: object, properties: {of: {type: integer}, rest: {}}}}}}}}",
+    );
+    let text = r#"{"id": 7.0, "n": -5.0, "ids": [1, 2e0, -0.0, 9007199254740993], "price": 5.0, "version": "1.0",
+        "x-n": 3e2, "count": 1e3, "inner": {"rest": 1.0, "of": 1.0}}"#;
+    let arguments = serde_json::from_str::<&serde_json::value::RawValue>(text).unwrap();
+    let request = one.request(arguments).unwrap();
+    expect![[r#"
+        POST /a/7?n=-5&ids=1&ids=2&ids=0&ids=9007199254740993&price=5.0&version=1.0
+        x-n: 300
+        content-type: application/json
+
+        {"count":1000,"inner":{"of":1,"rest":1.0}}"#]]
+    .assert_eq(&lines(&request));
+    // Too many digits to be told apart by.
+    let text = r#"{"id": 1e20}"#;
+    let arguments = serde_json::from_str::<&serde_json::value::RawValue>(text).unwrap();
+    let request = one.request(arguments).unwrap();
+    expect!["POST /a/1e20"].assert_eq(&lines(&request));
+}
+
+#[test]
+fn null_is_no_text() {
+    let form = |media_type: &str| {
+        operation(&format!(
+            "  /a:
+    post:
+      parameters:
+        - {{name: ids, in: query, schema: {{type: array, items: {{type: integer, nullable: true}}}}}}
+        - {{name: few, in: query, explode: false, schema: {{type: array, items: {{type: integer, nullable: true}}}}}}
+        - {{name: deep, in: query, style: deepObject, schema: {{type: object, additionalProperties: true}}}}
+        - {{name: x-ids, in: header, schema: {{type: array, items: {{type: integer, nullable: true}}}}}}
+      requestBody: {{content: {{{media_type}: {{schema: {{type: object, properties: {{
+        a: {{type: string, nullable: true}}, b: {{type: array, items: {{type: string, nullable: true}}}}}}}}}}}}}}"
+        ))
+    };
+    let arguments = json!({
+        "ids": [1, null, 2], "few": [null, 3], "deep": {"a": [null, 1], "b": null}, "x-ids": [null, 4],
+        "a": null, "b": ["x", null],
+    });
+    let sent = |media_type| lines(&call(&form(media_type), &arguments).unwrap());
+    expect![[r#"
+        POST /a?ids=1&ids=2&few=3&deep%5Ba%5D%5B%5D=1
+        x-ids: 4
+        content-type: application/x-www-form-urlencoded
+
+        b=x"#]]
+    .assert_eq(&sent("application/x-www-form-urlencoded"));
+    let parts = sent("multipart/form-data");
+    assert_eq!(parts.matches("name=\"b\"").count(), 1, "{parts}");
+    assert!(
+        !parts.contains("null") && !parts.contains("name=\"a\""),
+        "{parts}"
+    );
+    expect![[r#"
+        POST /a?ids=1&ids=2&few=3&deep%5Ba%5D%5B%5D=1
+        x-ids: 4
+        content-type: application/json
+
+        {"a":null,"b":["x",null]}"#]]
+    .assert_eq(&sent("application/json"));
+}
+
+#[test]
 fn null_is_a_value_where_the_document_allows_it_and_nothing_elsewhere() {
     check(
         "bodies.yaml",

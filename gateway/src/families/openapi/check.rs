@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
 use crate::families::actions::payload::{found, kind_of};
@@ -14,6 +14,9 @@ use super::text;
 
 /// How deep values are looked at.
 const DEPTH: usize = 16;
+
+/// Below this every integer is a number of its own in floating point: 2⁵³.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The arguments by name. A null that the schema does not allow means the argument was left out.
 ///
@@ -43,6 +46,61 @@ pub(super) fn read<'a>(
     };
     check().map_err(ToolError::arguments)?;
     Ok(arguments)
+}
+
+/// The arguments whose integers are spelled otherwise, `5.0` or `5e0`, as they are sent: many services read digits alone.
+pub(super) fn whole_numbers(
+    schema: &Map<String, Value>,
+    arguments: &BTreeMap<String, &RawValue>,
+) -> Vec<(String, Box<RawValue>)> {
+    let properties = schema.get("properties");
+    let respelled = arguments.iter().filter_map(|(name, value)| {
+        let property = properties.and_then(|properties| properties.get(name));
+        let property = property.or_else(|| other(schema))?;
+        Some((name.clone(), respelled(property, value, DEPTH)?))
+    });
+    respelled.collect()
+}
+
+/// `None` where nothing changes.
+fn respelled(schema: &Value, value: &RawValue, depth: usize) -> Option<Box<RawValue>> {
+    let text = value.get();
+    if depth == 0 || !text.contains(['.', 'e', 'E']) {
+        return None;
+    }
+    let inner = |schema: &Value, value: &RawValue| respelled(schema, value, depth - 1);
+    match text.as_bytes().first()? {
+        b'[' => {
+            let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+            let new: Vec<_> = items
+                .iter()
+                .map(|item| inner(&schema["items"], item))
+                .collect();
+            new.iter().any(Option::is_some).then_some(())?;
+            let items = items.iter().zip(&new);
+            let items: Vec<&RawValue> = items
+                .map(|(old, new)| new.as_deref().unwrap_or(old))
+                .collect();
+            to_raw_value(&items).ok()
+        }
+        b'{' => {
+            let mut fields: BTreeMap<String, &RawValue> = serde_json::from_str(text).ok()?;
+            let new = whole_numbers(schema.as_object()?, &fields);
+            (!new.is_empty()).then_some(())?;
+            fields.extend(new.iter().map(|(name, value)| (name.clone(), &**value)));
+            to_raw_value(&fields).ok()
+        }
+        b'-' | b'0'..=b'9' => {
+            let kinds = kinds(schema);
+            let is_integer = kinds.contains(&"integer") && !kinds.contains(&"number");
+            let number: f64 = serde_json::from_str(text).ok().filter(|_| is_integer)?;
+            let is_exact = number.fract() == 0.0 && number.abs() < EXACT;
+            is_exact.then_some(())?;
+            // Without a sign where it is zero.
+            RawValue::from_string(format!("{:.0}", number + 0.0)).ok()
+        }
+        _ => None,
+    }
 }
 
 /// What the schema says about arguments that it does not name; `None` when there may be none.

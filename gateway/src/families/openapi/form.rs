@@ -66,7 +66,7 @@ pub(super) fn multipart(fields: &[Filled<'_>]) -> Result<(String, Vec<u8>), Stri
         // A list is several parts of one name, unless it is written as JSON.
         let is_list = text.starts_with('[') && (field.form.binary || field.form.layout.is_some());
         let items: Vec<&RawValue> = match is_list {
-            true => serde_json::from_str(text).unwrap_or_default(),
+            true => style::items(field.value),
             false => vec![field.value],
         };
         for item in items {

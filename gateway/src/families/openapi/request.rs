@@ -49,7 +49,11 @@ impl Operation {
     ///
     /// Fails with a sentence that begins with the argument that is wrong; nothing is sent then.
     pub fn request(&self, arguments: &RawValue) -> Result<HttpRequest, ToolError> {
-        let arguments = check::read(&self.input_schema, arguments)?;
+        let mut arguments = check::read(&self.input_schema, arguments)?;
+        let respelled = check::whole_numbers(&self.input_schema, &arguments);
+        for (name, value) in &respelled {
+            arguments.insert(name.clone(), value);
+        }
         self.build(&arguments).map_err(ToolError::arguments)
     }
 
@@ -246,6 +250,10 @@ impl Operation {
                     value,
                 }));
             }
+        }
+        if matches!(body.format, Format::UrlEncoded | Format::Multipart) {
+            // A form has no null: its readers would take the word for one.
+            fields.retain(|field| field.value.get() != "null");
         }
         for field in &fields {
             self.leave_to_caps(Goes::Body, field.argument, field.name)?;

@@ -31,15 +31,16 @@ const RESERVED: &AsciiSet = &VALUE
 /// A value taken apart; its parts are as the caller wrote them, so numbers keep their digits.
 enum Plain<'a> {
     Scalar(String),
-    List(Vec<&'a RawValue>),
     /// Without those that are null.
+    List(Vec<&'a RawValue>),
+    /// Likewise.
     Fields(BTreeMap<String, &'a RawValue>),
 }
 
 fn read(value: &RawValue) -> Plain<'_> {
     let text = value.get();
     match text.as_bytes().first() {
-        Some(b'[') => Plain::List(serde_json::from_str(text).unwrap_or_default()),
+        Some(b'[') => Plain::List(items(value)),
         Some(b'{') => {
             let mut fields: BTreeMap<String, &RawValue> =
                 serde_json::from_str(text).unwrap_or_default();
@@ -48,6 +49,13 @@ fn read(value: &RawValue) -> Plain<'_> {
         }
         _ => Plain::Scalar(part(value)),
     }
+}
+
+/// The items of a list but those that are null, which have no text.
+pub(super) fn items(list: &RawValue) -> Vec<&RawValue> {
+    let mut items: Vec<&RawValue> = serde_json::from_str(list.get()).unwrap_or_default();
+    items.retain(|item| item.get() != "null");
+    items
 }
 
 /// A value as text; what is no scalar as its JSON.
