@@ -260,10 +260,10 @@ async fn recover(
     key: &Key,
     inserts: &mut Inserts,
 ) -> Result<Option<Journal>, StoreError> {
-    let Some((journal, lines)) = store.journal(JOURNAL)? else {
+    let Some(journal) = store.journal(JOURNAL)? else {
         return Ok(None);
     };
-    let mut left = Left::new(lines);
+    let mut left = Left::new(journal.lines().map_err(StoreError::Journal)?);
     let mut reader = store.read().await?;
     let chains = chains(reader.connection()).await?;
     drop(reader);

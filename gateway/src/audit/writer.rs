@@ -33,7 +33,7 @@ enum Way {
     /// Replicas share the chains: each batch is chained and written in one transaction.
     Shared(Inserts),
     /// Nobody else writes: rows are chained here, and durable before they are in the database.
-    Alone(Journaled),
+    Alone(Box<Journaled>),
 }
 
 /// Starts the writer: it writes rows until `closing`, and then those of the calls that were open. What is given back
@@ -54,7 +54,7 @@ pub(super) fn start(
             let way = match store.dialect() {
                 Dialect::Sqlite => Journaled::open(store.clone(), key.clone(), patience.clone())
                     .await
-                    .map(Way::Alone),
+                    .map(|journaled| Way::Alone(Box::new(journaled))),
                 Dialect::Postgres => Some(Way::Shared(Inserts::new(store.dialect()))),
             };
             let Some(way) = way else { return };

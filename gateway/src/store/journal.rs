@@ -17,6 +17,7 @@ const STEP: usize = 256 << 10;
 
 /// An open journal, of one writer.
 pub struct Journal {
+    paths: [PathBuf; 2],
     files: [Turn; 2],
     current: usize,
 }
@@ -31,14 +32,21 @@ struct Turn {
 
 impl Journal {
     pub(super) fn open(folder: &Path, name: &str) -> io::Result<Self> {
-        let [first, second] = paths(folder, name).map(|path| Turn::open(&path));
+        let paths = paths(folder, name);
+        let [first, second] = paths.each_ref().map(|path| Turn::open(path));
         let journal = Self {
+            paths,
             files: [first?, second?],
             current: 0,
         };
         // So that the files themselves survive.
         File::open(folder)?.sync_all()?;
         Ok(journal)
+    }
+
+    /// What was written, in no order: old, half and broken lines are among them.
+    pub fn lines(&self) -> io::Result<Vec<Vec<u8>>> {
+        lines(&self.paths)
     }
 
     /// Adds records, each a line, and returns once they are durable. After an error nobody knows what is: use no more.
@@ -107,10 +115,14 @@ impl Turn {
     }
 }
 
-/// The lines of a journal, in no order: old ones, half ones and rubbish among them. None where there is no journal.
+/// The lines of a journal; none where there is no journal.
 pub(super) fn read(folder: &Path, name: &str) -> io::Result<Vec<Vec<u8>>> {
+    lines(&paths(folder, name))
+}
+
+fn lines(paths: &[PathBuf; 2]) -> io::Result<Vec<Vec<u8>>> {
     let mut lines = Vec::new();
-    for path in paths(folder, name) {
+    for path in paths {
         match std::fs::read(path) {
             Ok(bytes) => {
                 let records = bytes.split(|byte| *byte == b'\n' || *byte == 0);

@@ -60,7 +60,7 @@ pub async fn open_to_read(url: &StoreUrl) -> Result<Connection, StoreError> {
     dialect::connect_to_read(url).await
 }
 
-/// The lines of the journal `name`, as [`Store::journal`] writes them: in no order, with old and half ones among them.
+/// The lines of the journal `name`: see [`Journal::lines`].
 ///
 /// None on PostgreSQL, and where there is no such journal.
 pub fn read_journal(url: &StoreUrl, name: &str) -> Result<Vec<Vec<u8>>, StoreError> {
@@ -267,16 +267,13 @@ impl Store {
         self.shared.ids.next(at.as_millisecond())
     }
 
-    /// Opens the journal `name` of a SQLite store, and tells its lines; see [`read_journal`]. Open each once.
+    /// Opens the journal `name` of a SQLite store. Open each once.
     ///
     /// `None` on PostgreSQL, where a replica has no disk that outlives it.
-    pub fn journal(&self, name: &str) -> Result<Option<(Journal, Vec<Vec<u8>>)>, StoreError> {
-        let Some(folder) = &self.shared.folder else {
-            return Ok(None);
-        };
-        let lines = journal::read(folder, name).map_err(StoreError::Journal)?;
-        let journal = Journal::open(folder, name).map_err(StoreError::Journal)?;
-        Ok(Some((journal, lines)))
+    pub fn journal(&self, name: &str) -> Result<Option<Journal>, StoreError> {
+        let folder = self.shared.folder.as_ref();
+        let journal = folder.map(|folder| Journal::open(folder, name));
+        journal.transpose().map_err(StoreError::Journal)
     }
 
     /// A connection for reading; give it back soon, there are few.
