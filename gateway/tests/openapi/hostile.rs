@@ -150,6 +150,16 @@ fn documents_that_are_none_say_why() {
         }
     );
     assert!(matches!(unreadable(b"\xff\xfe"), Unreadable::Syntax { .. }));
+    // A few bytes each, and hundreds in memory.
+    let many = |value: &str| {
+        let values = value.repeat(20_000_000 / value.len());
+        format!("{{\"openapi\": \"3.1.0\", \"paths\": {{}}, \"x\": [{values}0]}}")
+    };
+    for value in ["[],", "{\"\":0},"] {
+        assert_eq!(unreadable(many(value).as_bytes()), Unreadable::TooMany);
+    }
+    // Within a text they are none.
+    document(&many("\"\\\"[[[[,,,,{{{{\","));
     assert_eq!(document("openapi: 3.1.0\nwebhooks: {}").operations.len(), 0);
 }
 

@@ -111,6 +111,11 @@ pub struct Skipped {
 pub enum Unreadable {
     #[error("the document has {size} bytes; at most {MAX_BYTES} are read")]
     TooLarge { size: usize },
+    #[error(
+        "the document holds more than {} values, which takes too much memory: leave out what is not needed",
+        text::MAX_VALUES
+    )]
+    TooMany,
     #[error("the document is neither JSON nor YAML: {reason}")]
     Syntax { reason: String },
     #[error("this is a Swagger {version} document; convert it to OpenAPI 3 first")]

@@ -8,6 +8,10 @@ use super::Unreadable;
 /// How deep a document may nest; as deep as `serde_json` goes.
 const DEPTH: usize = 128;
 
+/// How many values a document in JSON may hold, about as many as one in YAML: an object of a few bytes takes hundreds in
+/// memory. The largest documents of much structure hold two thirds of it.
+pub(super) const MAX_VALUES: usize = 2_000_000;
+
 /// What the YAML reader has to go that deep: it takes tens of kilobytes a level, more than a worker's stack has.
 const STACK: usize = 64 * 1024 * 1024;
 
@@ -18,6 +22,9 @@ pub(super) fn read(document: &[u8]) -> Result<Value, Unreadable> {
     let syntax = |reason: String| Unreadable::Syntax { reason };
     let text = std::str::from_utf8(document).map_err(|_| syntax("it is not UTF-8".to_owned()))?;
     let text = text.trim_start_matches('\u{feff}');
+    if text.trim_start().starts_with(['{', '[']) && values(text) > MAX_VALUES {
+        return Err(Unreadable::TooMany);
+    }
     let as_json = match serde_json::from_str(text) {
         Ok(value) => return Ok(value),
         Err(error) => error,
@@ -38,6 +45,21 @@ pub(super) fn read(document: &[u8]) -> Result<Value, Unreadable> {
             error
         })
     })
+}
+
+/// About how many values a text in JSON holds: each but the first follows a bracket or a comma.
+fn values(text: &str) -> usize {
+    let (mut count, mut is_string, mut is_escaped) = (1, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if is_string => is_escaped = true,
+            b'"' => is_string = !is_string,
+            b'[' | b'{' | b',' if !is_string => count += 1,
+            _ => {}
+        }
+    }
+    count
 }
 
 fn read_yaml(text: &str) -> Result<Value, String> {
