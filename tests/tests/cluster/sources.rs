@@ -227,7 +227,7 @@ async fn an_agent_calls_tools_of_a_service_and_of_an_mcp_server() {
             let path = "--output=jsonpath={.status.revision} {.status.tools.served}";
             let said = namespace.kubectl(&["get", &object, path]).await?;
             let (revision, served) = said.split_once(' ').unwrap_or_default();
-            ensure!(revision.len() == 16 && served.parse::<u32>()? > 0, "{said}");
+            ensure!(revision.len() == 32 && served.parse::<u32>()? > 0, "{said}");
         }
         let client = namespace
             .binding("one")
